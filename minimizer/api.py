@@ -104,6 +104,7 @@ def minimize(
         python=interpreter,
         binds=[Path(path).resolve() for path in bind],
         network=network,
+        is_local=True,
     )
     if further:
         report.notes.append(

@@ -119,6 +119,7 @@ def run(
                     python=interpreter,
                     binds=bind,
                     network=network,
+                    is_local=True,
                 )
     except KeyboardInterrupt:
         view.close()

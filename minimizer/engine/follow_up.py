@@ -135,6 +135,7 @@ class FollowUp:
             data,
             sandbox=self.place.sandbox,
             python=self.place.python,
+            read=self.place.packages,
             scratch=self.place.private("verify"),
             timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self.journal.clock.left)),
             **more,

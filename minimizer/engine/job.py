@@ -40,7 +40,7 @@ class Job:
     """What is asked of the engine, and where it writes down what it finds.
 
     ``python`` is the interpreter that runs the script, ``binds`` further paths that the script may read, ``network`` whether it may
-    use the network.
+    use the network. ``is_local``: whether who has sent it owns this machine too.
     """
 
     script: Path
@@ -50,6 +50,7 @@ class Job:
     python: Path
     binds: Sequence[Path] = ()
     network: bool = False
+    is_local: bool = False
 
     @property
     def report(self) -> Report:
@@ -103,6 +104,7 @@ def prepared(job: Job, disk: Scratch) -> Iterator[tuple[Job, Place]]:
             network=job.network,
             memory_bytes=settings.trial_memory_bytes,
             environment=granted(job.options, settings, note),
+            is_local=job.is_local,
         )
         job.journal.redact = place.redacted
         require_modules(job.script.resolve(), place, job.binds, watch=job.journal.watch, on_note=note)

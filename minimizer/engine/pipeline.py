@@ -62,6 +62,7 @@ def minimize(
     python: Path | None = None,
     binds: Sequence[Path] = (),
     network: bool = False,
+    is_local: bool = False,
 ) -> Report:
     """Reduce the failure of a script; the report says how it ended, and never is an exception raised for a failing script.
 
@@ -73,12 +74,16 @@ def minimize(
         python: the interpreter that runs the script; the one we run in by default.
         binds: further paths the script may read.
         network: whether it may use the network.
+        is_local: whether who has sent it owns this machine too: the script sees the editable installs of its interpreter then.
     """
     report = Report()
     journal = Journal(sink, report, Clock(options.budget))
     try:
         with Scratch() as scratch:
-            run(Job(script, options, settings, journal, python or Path(sys.executable), binds, network), scratch)
+            run(
+                Job(script, options, settings, journal, python or Path(sys.executable), binds, network, is_local),
+                scratch,
+            )
     except (Cancelled, KeyboardInterrupt):
         why = early_end.summary(report, journal, "cancelled", is_time=False)
         end(report, Status.CANCELLED, Reason.INTERRUPTED, why)
@@ -281,4 +286,5 @@ def _minimize_dump(job: Job, script: Path, sink: Sink) -> Report:
         python=job.python,
         binds=job.binds,
         network=job.network,
+        is_local=job.is_local,
     )

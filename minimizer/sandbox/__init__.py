@@ -17,7 +17,14 @@ from minimizer.sandbox.devices import Devices, devices_for
 from minimizer.sandbox.exposure import refuse_exposed
 from minimizer.sandbox.gpu_processes import GpuProcess, free_gpus
 from minimizer.sandbox.gpus import Gpu, NoGpus, own_gpus
-from minimizer.sandbox.interpreter import real_interpreter, require_torch, runtime_paths, without_bytecode
+from minimizer.sandbox.interpreter import (
+    editable_paths,
+    found_outside,
+    real_interpreter,
+    require_torch,
+    runtime_paths,
+    without_bytecode,
+)
 from minimizer.sandbox.limits import Limits, Unconfined
 
 __all__ = [
@@ -43,6 +50,8 @@ __all__ = [
     "real_interpreter",
     "require_torch",
     "refuse_exposed",
+    "editable_paths",
+    "found_outside",
     "runtime_paths",
     "try_bubblewrap",
     "why_no_bubblewrap",

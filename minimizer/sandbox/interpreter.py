@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,7 @@ PARTS_OF_A_PREFIX = (
 ``pip.conf`` may contain the password of an index, and a prefix may be somebody's project folder."""
 
 # Of the search path only folders in a prefix, the user's own site-packages, and the folder with torch (which may belong to another
-# environment, with all that torch imports). A development install adds a whole checkout, with whatever secrets are in it, so the
-# user has to open it explicitly.
+# environment, with all that torch imports). A development install adds a checkout, with whatever secrets are in it: see `editable_paths`.
 _ASK = """
 import importlib.util, json, os, site, sys
 prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
@@ -43,6 +43,45 @@ if torch and torch.origin:
         bare = around
 answer = {"executable": sys.executable, "prefixes": prefixes, "paths": paths, "bare": bare, "torch": torch is not None}
 json.dump(answer, sys.stdout)
+"""
+
+
+# Of an editable install its folder on the search path (.pth), or what the finder of setuptools maps; other build tools have finders
+# of their own, which know the project's folder only.
+_ASK_EDITABLE = """
+import importlib.machinery, importlib.metadata, json, os, sys, urllib.parse, urllib.request
+paths = [path for path in sys.path if path and os.path.isdir(path)]
+for finder in sys.meta_path:
+    module = sys.modules.get(getattr(finder, "__module__", ""))
+    mapped = getattr(module, "MAPPING", None), *(getattr(module, "NAMESPACES", None) or {}).values()
+    if isinstance(mapped[0], dict):
+        for path in [*mapped[0].values(), *(one for some in mapped[1:] for one in some)]:
+            paths += [path + suffix for suffix in ("", *importlib.machinery.all_suffixes()) if os.path.exists(path + suffix)]
+for distribution in importlib.metadata.distributions():
+    try:
+        told = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if told.get("dir_info", {}).get("editable"):
+            folder = urllib.request.url2pathname(urllib.parse.urlparse(told["url"]).path)
+            if not any(os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep) or path == folder for path in paths):
+                paths.append(folder)
+    except (KeyError, OSError, TypeError, ValueError, AttributeError):
+        pass
+json.dump([os.path.abspath(path) for path in paths], sys.stdout)
+"""
+_FIND = """
+import sys
+sys.path[:] = [path for path in sys.path if path]
+import importlib.util, json, os
+found = {}
+for name in sys.argv[1:]:
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        continue
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    if spec and (places or spec.has_location):
+        found[name] = os.path.dirname(os.path.abspath(places[0] if places else spec.origin))
+json.dump(found, sys.stdout)
 """
 
 
@@ -109,9 +148,43 @@ def runtime_paths(python: Path) -> list[Path]:
     found += map(Path, asked["paths"])
     found += links(Path(asked["executable"]))
     found += compiler_paths()
+    return _narrow(found)
+
+
+def _narrow(paths: Iterable[Path]) -> list[Path]:
+    """Those that exist, without folders that everything lies in."""
     home = Path.home()
     too_wide = {home, *home.parents, Path("/home"), Path("/root"), Path("/tmp")}
-    return [path for path in dict.fromkeys(found) if path.exists() and not {path, path.resolve()} & too_wide]
+    return [path for path in dict.fromkeys(paths) if path.exists() and not {path, path.resolve()} & too_wide]
+
+
+def editable_paths(python: Path) -> list[Path]:
+    """What an interpreter imports from outside of its prefixes: editable installs and other folders that ``.pth`` files name.
+
+    Not among `runtime_paths`, since these are checkouts of somebody's: to be shown to the scripts of who has made them.
+
+    Raises:
+        MissingTool: it does not run.
+    """
+    shown = runtime_paths(python)
+    found = _answer(python, "-E", "-c", _ASK_EDITABLE)
+    named = [Path(path) for path in found if isinstance(path, str)] if isinstance(found, list) else []
+    return [path for path in _narrow(named) if not any(path.is_relative_to(above) for above in shown)]
+
+
+def found_outside(python: Path, names: Sequence[str]) -> dict[str, Path]:
+    """The folders in which an interpreter finds modules outside of the sandbox, with our own ``PYTHONPATH``, by their names."""
+    found = _answer(python, "-c", _FIND, *names)
+    return {name: Path(path) for name, path in found.items()} if isinstance(found, dict) else {}
+
+
+def _answer(python: Path, *arguments: str) -> object:
+    """The JSON that an interpreter prints; None if it prints none."""
+    try:
+        asked = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        return json.loads(asked.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
 
 
 def without_bytecode(python: Path) -> Path | None:

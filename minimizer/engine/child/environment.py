@@ -40,6 +40,10 @@ class Place:
     env: dict[str, str] = field(default_factory=dict)
     network: bool = False
     memory_bytes: int | None = None
+    packages: Sequence[Path] = ()
+    """Those of ``read`` that are editable installs of the interpreter: a clean process imports them like all others of its packages."""
+    is_local: bool = False
+    """Whether who has sent the script owns this machine too, and may be told what lies on it."""
     gate: Gate = field(default_factory=Gate, compare=False)
     """Passed by every run of the script and every trial, so that one can be alone on the GPU."""
 

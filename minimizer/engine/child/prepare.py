@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minimizer.engine.child.environment import Place
 from minimizer.options import Options
-from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
+from minimizer.sandbox import Sandbox, editable_paths, real_interpreter, runtime_paths
 from minimizer.settings import Settings
 
 SETTINGS_PREFIX = "MINIMIZER_"
@@ -28,19 +28,25 @@ def open_place(
     network: bool,
     memory_bytes: int,
     environment: dict[str, str],
+    is_local: bool = False,
 ) -> Place:
     """Create the place for a script: its folder is readable, and runs work in throw-away copies of it.
+
+    ``is_local``: whether who has sent it owns this machine too: it sees the editable installs of its interpreter then.
 
     Raises:
         MissingTool: the interpreter does not run.
     """
     python = real_interpreter(python)
     home = script.parent.resolve()
+    packages = editable_paths(python) if is_local else []
     place = Place(
         python=python,
         sandbox=sandbox,
         scratch=scratch,
-        read=[*runtime_paths(python), home, *binds],
+        read=[*runtime_paths(python), *packages, home, *binds],
+        packages=packages,
+        is_local=is_local,
         env=environment,
         network=network,
         memory_bytes=memory_bytes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from minimizer.engine.child.clean_process import run_clean
 from minimizer.engine.child.connection import INSIDE
 from minimizer.engine.child.environment import Place
 from minimizer.errors import MissingTool
+from minimizer.sandbox import found_outside
 
 SECONDS = 30.0
 MOST_TOLD, MOST_REQUIREMENTS, MOST_NAME, MOST_BYTES = 12, 100, 200, 1 << 20
@@ -58,16 +61,33 @@ def require_modules(
         return
     told = [f"{name} ({file}, line {line})" for name, file, line, _ in said.missing[:MOST_TOLD]]
     more = [f"{len(said.missing) - MOST_TOLD} more"] if len(said.missing) > MOST_TOLD else []
+    named = [name for name, *_ in said.missing[:MOST_TOLD]]
+    outside = found_outside(place.python, named) if place.is_local and place.sandbox.is_strong else {}
     what = f"{place.python} does not have what the script imports: {', '.join([*told, *more])}."
+    if outside:
+        what = f"{what} {_how_to_show(outside)}"
     if not any(certain for *_, certain in said.missing):
         on_note(f"{what} The script may see to that itself.")
         return
     above = [name for name, *_ in said.missing if any(_has(folder, name) for folder in _above(script, tops))]
     if above:
         advice = f"{', '.join(above)} lies further up in the project: a script finds what is in its own folder. Run one that is at the top."
+    elif len(outside) == len(said.missing):
+        advice = ""
     else:
         advice = "Install it there, send it with the script, or name another Python."
-    raise MissingTool(f"{what} {advice}")
+    raise MissingTool(f"{what} {advice}".strip())
+
+
+def _how_to_show(outside: Mapping[str, Path]) -> str:
+    """What shows modules to the script that the interpreter finds outside of the sandbox: their folders, and the variable that names them."""
+    folders = list(dict.fromkeys(outside.values()))
+    binds = " ".join(f"--bind {shlex.quote(str(folder))}" for folder in folders)
+    variable = shlex.quote(os.pathsep.join(map(str, folders)))
+    return (
+        f"Outside of the sandbox that Python finds {', '.join(outside)} in {', '.join(map(str, folders))}: with PYTHONPATH={variable} in your "
+        f"environment, {binds} --env PYTHONPATH shows it to the script."
+    )
 
 
 def _ask(script: Path, place: Place, names: Sequence[str], watch: Callable[[], None]) -> _Said | None:

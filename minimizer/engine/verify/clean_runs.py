@@ -53,6 +53,7 @@ def verify(
     scratch: Path,
     timeout: float,
     runs: int = 3,
+    read: Sequence[Path] = (),
     on_note: Callable[[str], None] = lambda note: None,
     watch: Callable[[], None] = lambda: None,
 ) -> Verification:
@@ -79,7 +80,7 @@ def verify(
 
     def run(number: int, seconds: float = limit) -> Run:
         extra = {"TORCHDYNAMO_DISABLE": "1"} if number == runs else {}
-        return run_once(repro, data, sandbox, python, scratch / f"verify-{number}", seconds, watch, extra)
+        return run_once(repro, data, sandbox, python, scratch / f"verify-{number}", seconds, watch, extra, read=read)
 
     # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
     with ThreadPoolExecutor(runs + 1) as pool:
@@ -128,10 +129,11 @@ def run_once(
     watch: Callable[[], None],
     extra: Mapping[str, str] | None = None,
     write: Sequence[Path] = (),
+    read: Sequence[Path] = (),
 ) -> Run:
     """One run in a folder of its own, with empty caches; ``extra`` is added to its environment.
 
-    ``write``: folders beside its own that it may write to, and that stay.
+    ``write``: folders beside its own that it may write to, and that stay. ``read``: what it may read beside its interpreter.
 
     A run that was killed is repeated once: a repro that kills itself does so again, and others seldom do.
     """
@@ -149,7 +151,7 @@ def run_once(
                 sandbox,
                 work=work,
                 output=folder / "output",
-                read=runtime_paths(python),
+                read=[*runtime_paths(python), *read],
                 write=[work, home, *write],
                 environment={**_environment(home), **(extra or {})},
                 limit=limit,

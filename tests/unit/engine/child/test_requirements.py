@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import venv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from minimizer.engine.child.requirements import require_modules
 from minimizer.engine.pipeline import minimize
 from minimizer.errors import MissingTool
 from minimizer.options import Options
-from minimizer.sandbox import choose_sandbox
+from minimizer.sandbox import choose_sandbox, editable_paths
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Reason, Status
@@ -25,6 +28,9 @@ class Asked:
     def __init__(self, folder: Path) -> None:
         self.top = folder / "project"
         self.notes: list[str] = []
+        self.binds: list[Path] = []
+        self.environment: dict[str, str] = {}
+        self.python, self.is_local = Path(sys.executable), False
         self._scratch = folder / "scratch"
         self._scratch.mkdir()
 
@@ -42,11 +48,12 @@ class Asked:
             script,
             sandbox=choose_sandbox("auto"),
             scratch=self._scratch,
-            python=Path(sys.executable),
-            binds=[self.top],
+            python=self.python,
+            is_local=self.is_local,
+            binds=[self.top, *self.binds],
             network=False,
             memory_bytes=1 << 30,
-            environment={},
+            environment=self.environment,
         )
 
 
@@ -137,3 +144,91 @@ def test_a_job_ends_before_the_script_has_run(tmp_path: Path) -> None:
     assert (report.status, report.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
     assert "no_such_module (main.py, line 1)" in report.summary
     assert "survey" not in report.timings and "exact" not in report.timings
+
+
+@pytest.fixture
+def packages(asked: Asked, tmp_path: Path) -> Path:
+    """The site-packages of an interpreter of one's own."""
+    venv.create(tmp_path / "mein Übungs-env", symlinks=True)
+    asked.python, asked.is_local = tmp_path / "mein Übungs-env" / "bin" / "python", True
+    [found] = (tmp_path / "mein Übungs-env" / "lib").glob("python3*/site-packages")
+    return found
+
+
+def path_file(packages: Path, source: Path) -> None:
+    (packages / "mine.pth").write_text(f"{source}\n", encoding="utf-8")
+
+
+def finder(packages: Path, source: Path) -> None:
+    """As setuptools writes it, for a package and a module."""
+    mapping = {"pack": str(source / "pack"), "single": str(source / "single")}
+    (packages / "__editable___mine_finder.py").write_text(
+        f"""import importlib.util, os, sys
+MAPPING = {mapping!r}
+NAMESPACES = {{}}
+class Finder:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        for file in (f"{{MAPPING.get(name)}}/__init__.py", f"{{MAPPING.get(name)}}.py"):
+            if os.path.exists(file):
+                return importlib.util.spec_from_file_location(name, file)
+sys.meta_path.append(Finder)
+""",
+        encoding="utf-8",
+    )
+    (packages / "mine.pth").write_text("import __editable___mine_finder\n")
+
+
+def project(packages: Path, source: Path) -> None:
+    """As a build tool with a finder that says nothing of where it looks."""
+    text = f"import sys\nclass Finder:\n    pass\nsys.path_hooks.append(lambda path: 1 / 0)\nsys.path.append({str(source)!r})\n"
+    (packages / "loader.py").write_text(text, encoding="utf-8")
+    info = packages / "mine-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: mine\nVersion: 1\n")
+    (info / "direct_url.json").write_text(json.dumps({"url": source.as_uri(), "dir_info": {"editable": True}}))
+
+
+@pytest.mark.parametrize("install", [path_file, finder])
+def test_what_is_installed_as_editable_is_there(
+    asked: Asked, packages: Path, install: Callable[[Path, Path], None]
+) -> None:
+    source = asked.top.parent / "mein Quelltext"
+    (source / "pack").mkdir(parents=True)
+    (source / "pack" / "__init__.py").write_text("")
+    (source / "single.py").write_text("")
+    install(packages, source)
+    asked.about(asked.write("main.py", "import pack\nimport single\n"))
+    asked.is_local = False
+    with pytest.raises(MissingTool, match=r"pack .*single"):
+        asked.about(asked.write("main.py", "import pack\nimport single\n"))
+
+
+def test_of_a_project_with_a_finder_of_its_own_the_whole_folder_is_shown(asked: Asked, packages: Path) -> None:
+    source = asked.top.parent / "source"
+    source.mkdir()
+    project(packages, source)
+    assert source in editable_paths(asked.python)
+    path_file(packages, source / "src")
+    (source / "src").mkdir()
+    assert source not in editable_paths(asked.python) and source / "src" in editable_paths(asked.python)
+
+
+def test_what_pythonpath_names_is_said_to_be_there_with_the_way(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libs = tmp_path / "my libs"
+    libs.mkdir()
+    (libs / "helper.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(libs))
+    script = asked.write("main.py", "import helper\n")
+    with pytest.raises(MissingTool) as told:
+        asked.about(script)
+    assert "helper" in str(told.value) and str(libs) not in str(told.value), "that is told to nobody but who owns it"
+    asked.is_local = True
+    with pytest.raises(MissingTool) as told:
+        asked.about(script)
+    assert f"--bind '{libs}' --env PYTHONPATH shows it to the script" in str(told.value)
+    assert "Install it" not in str(told.value)
+    asked.binds, asked.environment = [libs], {"PYTHONPATH": str(libs)}
+    asked.about(script)
