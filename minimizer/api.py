@@ -16,6 +16,7 @@ from minimizer.engine.coverage import Extent, healthy
 from minimizer.errors import InvalidOption, InvalidScript, UserError
 from minimizer.from_backend import write_script
 from minimizer.options import parse_options
+from minimizer.report.confidence import confidence
 from minimizer.report.examined import Checked
 from minimizer.report.model import Report
 from minimizer.script_text import check_script
@@ -181,4 +182,6 @@ def _captured(
     if not spent.calls:
         summary = " ".join(["No compiled graph was checked.", *spent.notes])
         return Report(status=Status.FAILED, reason=Reason.NOTHING_COMPILED, summary=summary, checked=checked)
-    return Report(status=Status.HEALTHY, summary=healthy(checked, Extent()), checked=checked, notes=list(spent.notes))
+    found = Report(status=Status.HEALTHY, summary=healthy(checked, Extent()), checked=checked, notes=list(spent.notes))
+    found.confidence = confidence(found).level
+    return found

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from minimizer.cli.progress import printable
 from minimizer.report.culprit import line_of, module_of, operators_of
 from minimizer.report.examined import Largest
+from minimizer.report.excused import Excused
 from minimizer.report.figures import differences
 from minimizer.report.instances import others
 from minimizer.report.model import Report
@@ -101,7 +102,15 @@ def _coverage(checked: dict[str, Any]) -> list[str]:
     """The largest difference of a healthy script, and what was not compared."""
     largest, left_out = checked.get("largest"), checked.get("not_compared") or []
     lines = [f"largest    {printable(Largest.model_validate(largest).words, 400)}"] if largest else []
+    lines += [f"excused    {printable(one, 400)}" for one in _excused(checked)]
     return lines + [f"left out   {printable(line, 400)}" for line in left_out]
+
+
+def _excused(checked: dict[str, Any]) -> list[str]:
+    """What the rules by which nothing was said come to; nothing of what a service of another version has written."""
+    with suppress(ValidationError):
+        return [Excused.read(one).words for one in checked.get("excused") or []]
+    return []
 
 
 def _workaround(workaround: dict[str, Any]) -> list[str]:

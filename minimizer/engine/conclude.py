@@ -8,8 +8,9 @@ from minimizer.engine.oracle.oracle import exception_signature
 from minimizer.engine.routes import checked_of
 from minimizer.engine.survey.cases import Settled
 from minimizer.report.culprit import Source
+from minimizer.report.excused import left_open, merged
 from minimizer.report.model import Failure, Report, Reproducibility, ScriptError
-from minimizer.vocabulary import Reason, Status
+from minimizer.vocabulary import Reason, Status, counted
 
 
 def end(report: Report, status: Status, reason: Reason, summary: str) -> None:
@@ -23,6 +24,9 @@ def settle(found: Settled, exact: Answer, journal: Journal) -> None:
     report = journal.report
     report.status, report.reason, report.summary = found.status, found.reason, found.summary
     report.checked = checked_of(found.checked, exact)
+    report.checked.excused = merged(report.checked.excused, found.excused)
+    if found.status is Status.HEALTHY:
+        report.summary = " ".join(filter(None, (left_open(report.checked.excused), found.summary, _of_state(exact))))
     for note in found.notes:
         journal.note(note)
     if found.status is not Status.PARTIAL:
@@ -45,3 +49,11 @@ def settle(found: Settled, exact: Answer, journal: Journal) -> None:
             layout_only=found.layout_only,
             reproducibility=Reproducibility(failed=found.failed, runs=found.runs),
         )
+
+
+def _of_state(exact: Answer) -> str:
+    """A sentence on how much of what the script sees of itself was compared; empty where nothing was."""
+    if not exact.looks:
+        return ""
+    until = " before they parted" if exact.ended else ""
+    return f"What the script sees of itself is the same with the compiler, at {counted(exact.looks, 'moment')}{until}."

@@ -11,11 +11,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from minimizer.engine import early_end
-from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.between.exact_runs import Answer, unanswered
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.clock import Clock
@@ -35,6 +36,8 @@ from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, is_of_the_machine
 from minimizer.options import Options
 from minimizer.report import as_markdown
+from minimizer.report.confidence import confidence
+from minimizer.report.excused import excused
 from minimizer.report.issue import issue_of
 from minimizer.report.model import Report
 from minimizer.settings import Settings
@@ -108,6 +111,7 @@ def minimize(
         sink.discard(CHECKPOINT)
         if report.reason is not Reason.INTERNAL_ERROR:
             journal.hide()
+    report.confidence = confidence(report).level
     sink.artifact("report.md", as_markdown.render(report, script_name=script.name, repro=journal.repro).encode())
     issue = issue_of(report, journal.repro)
     if issue is None:
@@ -144,19 +148,19 @@ def compare_exactly(parts: Parts) -> Answer:
     """Whether the script sees something otherwise with the compiler, by its exact runs; nothing is asked of several processes."""
     options, journal = parts.job.options, parts.job.journal
     if options.nproc > 1 or options.expect not in ("auto", "accuracy"):
-        return NO_ANSWER
+        why = f"--nproc {options.nproc}" if options.nproc > 1 else f"--expect {options.expect}"
+        return replace(NO_ANSWER, excused=(excused("exact_not_asked", why),))
     with journal.step(Step.EXACT):
         try:
             with journal.clock.within(EXACT_WHOLE_SHARE * options.budget):
                 answer = parts.between.compare()
         except ChildFailed as error:
-            answer = Answer(aside=str(error), not_compared=(f"what lies between graphs: {error}",))
+            answer = unanswered(str(error))
         except BudgetExceeded as error:
             if not error.is_time:
                 raise
             journal.watch()  # raises where it was the time of the whole job
-            why = "the exact runs came to no answer in their share of the time"
-            answer = Answer(aside=why, not_compared=(f"what lies between graphs: {why}",))
+            answer = unanswered("the exact runs came to no answer in their share of the time")
     journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
     return answer
 

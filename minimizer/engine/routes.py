@@ -34,7 +34,8 @@ from minimizer.engine.survey.verdicts import of_caches, unexamined
 from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
-from minimizer.report.examined import Attempt, Checked
+from minimizer.report.examined import Attempt, Between, Checked
+from minimizer.report.excused import excused, merged
 from minimizer.report.model import OF_THE_FAULT, Failure, Report, Reproducibility, Workaround
 from minimizer.vocabulary import Kind, Reason, Status
 
@@ -308,7 +309,11 @@ class Routes:
 def checked_of(checked: protocol.Checked, exact: Answer) -> Checked:
     """The coverage of the survey, with the state that neither it nor the ``exact`` runs could compare."""
     known = Checked(**checked.model_dump(exclude={"state"}))
-    known.not_compared += [*(checked.state if exact.aside or exact.ended else ()), *exact.not_compared]
+    is_open = bool(exact.aside or exact.ended)
+    known.not_compared += [*(checked.state if is_open else ()), *exact.not_compared]
+    state = [excused("state_not_compared", one) for one in checked.state if is_open]
+    known.excused = merged(known.excused, state, exact.excused)
+    known.between = Between(compared=not is_open, looks=exact.looks, why_not=exact.aside or exact.ended)
     return known
 
 

@@ -54,6 +54,15 @@ class Largest:
 
 
 @dataclass
+class Excused:
+    """How often a rule looked away from something, or excused it; see ``minimizer/excuses.py``."""
+
+    rule: str
+    object: str = ""
+    count: int = 1
+
+
+@dataclass
 class Checked:
     """Coverage: how many of the frames, graphs and calls of a run were compared."""
 
@@ -68,6 +77,7 @@ class Checked:
     not_compared: list[str] = field(default_factory=list)
     state: list[str] = field(default_factory=list)
     """Python state that only exact runs compare."""
+    excused: list[Excused] = field(default_factory=list)
 
 
 @dataclass

@@ -60,8 +60,10 @@ def _of_no_failure(report: Report) -> Confidence:
     if not seen.calls:
         return Confidence("low", ("Nothing was compared: the compiled code only ran to its end",))
     backward = f", {counted(seen.backward, 'backward')} replayed" if seen.backward else ", no backward seen"
-    left_out = ("Some of what ran was not compared: see what was checked",) if seen.not_compared else ()
-    return Confidence("medium", (what + backward, *left_out, "What the script did not run was not checked"))
+    open_ = dict.fromkeys(one.sentence for one in seen.excused if one.leaves_open)
+    left_out = ("Some of what ran was not compared: see what was checked",) if seen.not_compared and not open_ else ()
+    reasons = (what + backward, *open_, *left_out, "What the script did not run was not checked")
+    return Confidence("low" if open_ else "medium", reasons)
 
 
 def _agreeing(report: Report) -> Iterator[str]:

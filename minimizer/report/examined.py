@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from minimizer.report.excused import Excused
 from minimizer.report.part import Part
 
 
@@ -30,6 +31,16 @@ class Largest(Part):
         return f"{self.absolute:.3g}{where}; {self.reason}"
 
 
+class Between(Part):
+    """Whether all that the script can see of itself was compared, by exact runs."""
+
+    compared: bool = False
+    looks: int = Field(0, description="Moments of the script at which both runs were looked at.")
+    why_not: str = Field(
+        "", description="Why the comparison decides nothing, or where it ended; empty if it was whole."
+    )
+
+
 class Checked(Part):
     """How much of what ran was compared."""
 
@@ -44,6 +55,11 @@ class Checked(Part):
     backward: int = Field(0, description="Backward passes that were replayed and compared.")
     largest: Largest | None = None
     not_compared: list[str] = Field(default_factory=list, description="What was left out, and why.")
+    between: Between = Field(default_factory=Between)
+    excused: list[Excused] = Field(
+        default_factory=list,
+        description="Every rule by which something was not looked at, or was seen and not called a fault, with how often.",
+    )
 
 
 class Attempt(Part):

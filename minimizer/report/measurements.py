@@ -100,8 +100,17 @@ def checked(report: Report, script_name: str) -> str:
     said = [f"{code(script_name)}: {graphs}, {calls}, {counted(seen.backward, 'backward')} replayed."]
     if seen.largest is not None:
         said.append(f"Largest difference: {escape(seen.largest.words)}.")
+    if seen.between.looks:
+        said.append(f"What the script sees of itself was compared at {counted(seen.between.looks, 'moment')}.")
     left_out = bullets(f"not compared: {escape(line)}" for line in seen.not_compared)
-    return "\n\n".join(filter(None, (" ".join(said), left_out)))
+    return "\n\n".join(filter(None, (" ".join(said), left_out, excuses(report))))
+
+
+def excuses(report: Report) -> str:
+    """Every rule by which something was not looked at, or was seen and excused; what leaves the verdict open comes first."""
+    found = sorted(report.checked.excused, key=lambda one: not one.leaves_open)
+    lines = bullets(escape(one.words) for one in found)
+    return f"Rules by which something was not looked at, or was excused:\n\n{lines}" if lines else ""
 
 
 def _number(value: float | None) -> str:

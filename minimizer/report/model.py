@@ -176,6 +176,9 @@ class Report(Part):
     status: Status = Status.RUNNING
     reason: Reason | None = None
     summary: str = Field("", description="The verdict in a sentence or two of plain English.")
+    confidence: Literal["high", "medium", "low", "unknown"] | None = Field(
+        None, description="How far the evidence for the verdict carries; null until the job has ended."
+    )
     failure: Failure | None = None
     error: ScriptError | None = Field(None, description="Of a script that fails without the compiler: its exception.")
     culprits: list[Culprit] = Field(default_factory=list)

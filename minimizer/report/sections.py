@@ -70,7 +70,8 @@ def verdict(report: Report) -> str:
     failure = report.failure
     if failure is None or is_in_dispute(report) or report.reason is Reason.UNEXPLAINED:
         if report.status is Status.HEALTHY:
-            first = "No failure was found."
+            is_open = any(one.leaves_open for one in report.checked.excused)
+            first = "No failure was found in what was compared." if is_open else "No failure was found."
         else:
             first = NO_FAILURE.get(report.reason, "No answer yet.") if report.reason else "No answer yet."
         return f"**{first}** {escape(report.summary) or 'Nothing more is known.'}"

@@ -27,6 +27,7 @@ from minimizer.engine.child.exact_log import ExactLog, Look
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.survey.cases import is_own_check
+from minimizer.report.excused import Excused, excused
 
 ALL = (1, None)
 """(first, last) call to run without the compiler, numbered from 1: here all of them."""
@@ -35,6 +36,7 @@ MOST_ROUNDS = 8
 DENSE = 48
 """Most calls and backwards, roughly, with a full look before and after them in one run."""
 BY_LIBRARY = "between graphs, what modules of torch's own compute otherwise where they are compiled: eager was made to choose the same"
+UNCONFIRMED = "what differs there did not stand up to further runs"
 SEEDS = (1, 2)
 """Seeds of the runs in which every rounding is redrawn."""
 
@@ -76,6 +78,8 @@ class Answer:
     ended: str = ""
     failed_check: str = ""
     not_compared: tuple[str, ...] = ()
+    excused: tuple[Excused, ...] = ()
+    """Every rule by which something was not looked at, or was seen and excused."""
     runs: int = 0
     looks: int = 0
 
@@ -107,20 +111,22 @@ class ExactRuns:
             return answer
         self._library = True
         answer = self._compared(text)
-        return replace(answer, not_compared=(BY_LIBRARY, *answer.not_compared))
+        by_library = excused("exact_library"), *answer.excused
+        return replace(answer, not_compared=(BY_LIBRARY, *answer.not_compared), excused=by_library)
 
     def _compared(self, text: str) -> Answer:
         if why := reads_compiler(text):
-            return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",))
+            by_text = (excused("exact_by_text", why),)
+            return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",), excused=by_text)
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
         for outcome in (eager, compiled):
             if outcome.ending is Ending.TIMEOUT:
                 why = f"a run of the script took longer than {self._timeout:.0f} s"
-                return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",), runs=self.runs)
+                return unanswered(why, runs=self.runs)
             if outcome.ending is not Ending.SAME or outcome.exact is None:
                 why = f"a run of the script ended early ({outcome.ending})"
                 check = failed_check(outcome) if eager.ending is Ending.SAME else ""
-                return Answer(aside=why, failed_check=check, runs=self.runs)
+                return replace(unanswered(why, runs=self.runs), failed_check=check)
         assert eager.exact is not None and compiled.exact is not None
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
@@ -132,6 +138,7 @@ class ExactRuns:
             found,
             ended=ended,
             not_compared=(*left_out, *unseen(compiled.exact)),
+            excused=(*_ended_by(ended), *unseen_by_rule(compiled.exact)),
             runs=self.runs,
             looks=len(compiled.exact.looks),
         )
@@ -165,7 +172,7 @@ class ExactRuns:
                 break
             eager, compiled = logs[0], logs[1]
         where = f"{self._place(difference.look)} on" if difference is not None else "the first difference on"
-        return f"{where}: what differs there did not stand up to further runs"
+        return f"{where}: {UNCONFIRMED}"
 
     def _seen(
         self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, noise: Noise
@@ -272,6 +279,30 @@ def failed_check(outcome: Outcome) -> str:
     """The name of the exception by which a check of the script's own ended a run; empty for other ends."""
     error = outcome.exception
     return error.root_type.rpartition(".")[2] if error is not None and is_own_check(error) else ""
+
+
+def unanswered(why: str, *, runs: int = 0) -> Answer:
+    """The answer of exact runs that did not come to their end."""
+    left_out = (f"what lies between graphs: {why}",)
+    return Answer(aside=why, not_compared=left_out, excused=(excused("exact_no_answer", why),), runs=runs)
+
+
+def _ended_by(ended: str) -> tuple[Excused, ...]:
+    """The excuse of a comparison that ended before the script did."""
+    if not ended:
+        return ()
+    return (excused("exact_unconfirmed", ended) if ended.endswith(UNCONFIRMED) else excused("exact_parted", ended),)
+
+
+def unseen_by_rule(log: ExactLog) -> tuple[Excused, ...]:
+    """The same as `unseen`, as entries of the registry."""
+    found = (
+        log.truncated and excused("exact_truncated", log.truncated),
+        log.sampled and excused("exact_sampled"),
+        log.otherwise and excused("exact_checkpointed", ", ".join(log.otherwise)),
+        log.in_threads and excused("exact_threads"),
+    )
+    return tuple(one for one in found if isinstance(one, Excused))
 
 
 def unseen(log: ExactLog) -> tuple[str, ...]:

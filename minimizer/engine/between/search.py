@@ -15,7 +15,7 @@ from minimizer.engine.between import passes, shorter, words
 from minimizer.engine.between.assertion import OUT, Claim, claims, draw_from
 from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, difference_at_end
-from minimizer.engine.between.exact_runs import Answer, ExactRuns, Found
+from minimizer.engine.between.exact_runs import Answer, ExactRuns, Found, unanswered
 from minimizer.engine.between.mechanism import mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
 from minimizer.engine.between.public import named_entries, on_eager
@@ -68,7 +68,7 @@ class BetweenGraphs:
         try:
             self._bundle = bundle(self._script, self._args)
         except (SyntaxError, UnicodeDecodeError):
-            return Answer(aside=UNPARSED, not_compared=(f"what lies between graphs: {UNPARSED}",))
+            return unanswered(UNPARSED)
         self._text = self._bundle.text
         answer = self._runs.compare(self._text)
         unchecked = without_checks(self._text, answer.failed_check) if answer.failed_check else self._text

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, field_validator
 
 from minimizer.engine.child.bounded import Count, Long, Loose, Name, Number, Text
 from minimizer.engine.child.outcome import ExceptionInfo, Verdict
+from minimizer.excuses import EXCUSES
 
 MAX_LINE = 64 << 20
 """Most bytes of one message from the child."""
@@ -51,6 +52,23 @@ class Largest(Loose):
     reason: Name = ""
 
 
+class Excused(Loose):
+    """How often a rule looked away from something, or excused it. A rule that we do not know is dropped by `Checked`."""
+
+    rule: Name
+    object: Name = ""
+    count: Count = 1
+
+
+def excused(rule: str, what: str = "", count: int = 1) -> Excused:
+    """An excuse that our side adds to those of the child; ``rule`` is a name in `EXCUSES`, written out where it is applied.
+
+    Raises:
+        KeyError: there is no such rule.
+    """
+    return Excused(rule=EXCUSES[rule].name, object=what[:300], count=count)
+
+
 class Checked(Loose):
     """The coverage of a survey: calls compared of calls made; see ``report.Checked``."""
 
@@ -65,6 +83,12 @@ class Checked(Loose):
     not_compared: list[Name] = Field(default_factory=list, max_length=50)
     state: list[Name] = Field(default_factory=list, max_length=50)
     """Python state that only exact runs compare."""
+    excused: list[Excused] = Field(default_factory=list, max_length=200)
+
+    @field_validator("excused")
+    @classmethod
+    def _known(cls, told: list[Excused]) -> list[Excused]:
+        return [one for one in told if one.rule in EXCUSES]
 
 
 class Phase(Loose):

@@ -16,6 +16,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program
+from minimizer.report.excused import Excused
 from minimizer.vocabulary import Kind, Reason, Status
 
 LAYOUT = re.compile(r"\bstrides?\b|is_contiguous|memory_format")
@@ -88,6 +89,8 @@ class Settled:
     kind: Kind | None = None
     exception: ExceptionInfo | None = None
     notes: tuple[str, ...] = ()
+    excused: tuple[Excused, ...] = ()
+    """What our side excused on the way to this verdict, beside what ``checked`` has of the runs."""
     runs: int = 1
     failed: int = 1
     """Number of runs that showed it."""

@@ -27,6 +27,7 @@ from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.engine.survey.verdicts import denied, disputed
 from minimizer.errors import Cancelled, ChildFailed
 from minimizer.report.examined import Attempt
+from minimizer.report.excused import excused
 from minimizer.sandbox import real_interpreter
 from minimizer.vocabulary import Kind, Reason, Status
 
@@ -174,7 +175,7 @@ class PlainRuns:
         for end in (compiled, disabled):
             if not end.is_known:
                 self._on_note(f"The {end.way.name}, says nothing: {end.said}.")
-                return found
+                return replace(found, excused=(*found.excused, excused("plain_runs_unknown", end.said)))
         if compiled.passes and disabled.passes:
             return found
         eager = self._eager(compiled, disabled)
@@ -202,14 +203,14 @@ class PlainRuns:
             self._on_note(
                 f"Without the compiler a check of the script's own fails ({eager.line}): it is about the compiler."
             )
-            return found
+            return replace(found, excused=(*found.excused, excused("about_compiler", eager.line)))
         again = self._ask([COMPILED, eager.way], compiled, eager)
         if not (again[0].is_like(compiled) and again[1].is_like(eager)):
             self._on_note(
                 f"Plain runs of the script did not end in the same way every time: with the compiler {compiled.line}, then "
                 f"{again[0].line}; without it {eager.line}, then {again[1].line}."
             )
-            return found
+            return replace(found, excused=(*found.excused, excused("plain_runs_unsteady", compiled.line)))
         if not eager.passes and not compiled.passes:
             return self._fails_in_eager(found, compiled, eager)
         return self._steady(found, compiled, eager)

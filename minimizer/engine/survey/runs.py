@@ -34,6 +34,7 @@ from minimizer.engine.survey.cases import (
 )
 from minimizer.engine.survey.rank_plans import RankPlans
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
+from minimizer.report.excused import merged
 from minimizer.report.instances import Instances
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
@@ -100,6 +101,8 @@ class Surveys:
         share = budget * SHARE
         self._limits = Limits(floor=hang_after, quiet=QUIET, patience=min(PATIENCE, share), share=share)
         self._watchdog: Watchdog | None = None
+        self._excused: list[protocol.Excused] = []
+        """The excuses of all runs that came to their end."""
         self._cold: protocol.Health | None = None
         self.is_crowded = False
         """Whether the machine was crowded while the compile times of `health` were measured."""
@@ -160,13 +163,29 @@ class Surveys:
         """The coverage of all runs up to this one; the part of the script after a stop counts as not compared."""
         left_out = [*self.plan.left_out(), *finished.checked.not_compared]
         counts = self.plan.counts() if finished.calls else {}
-        checked = finished.checked.model_copy(update={**counts, "not_compared": left_out})
+        checked = finished.checked.model_copy(update=counts)
+        rules = [*merged(self._excused, finished.checked.excused), *self._excuses(finished, checked)]
+        checked = checked.model_copy(update={"not_compared": left_out, "excused": rules})
         if not finished.stopped:
             return checked
-        seconds = finished.seconds or 0.0
-        why = "its share of the budget was over" if self._is_late(finished) else "enough was compared"
-        later = f"what comes after {seconds:.0f} s: the script was stopped there, as {why}"
+        later = f"what comes {self._stop(finished)}"
         return checked.model_copy(update={"not_compared": [later, *checked.not_compared]})
+
+    def _excuses(self, finished: protocol.Finished, checked: protocol.Checked) -> list[protocol.Excused]:
+        """What the runs as a whole left out, as entries of the registry."""
+        found = [protocol.excused("ranks_unwatched", one) for one in self.plan.left_out()]
+        if not self.values:
+            found.append(protocol.excused("values_not_asked"))
+        elif checked.calls < checked.calls_made:
+            found.append(protocol.excused("calls_sampled", count=checked.calls_made - checked.calls))
+        if finished.stopped:
+            found.append(protocol.excused("stopped_early", self._stop(finished)))
+        return found
+
+    def _stop(self, finished: protocol.Finished) -> str:
+        """Where and why a run was stopped, in words."""
+        why = "its share of the budget was over" if self._is_late(finished) else "enough was compared"
+        return f"after {finished.seconds or 0.0:.0f} s: the script was stopped there, as {why}"
 
     def _is_late(self, finished: protocol.Finished) -> bool:
         """Whether a run was stopped for want of time; its own clock starts a little later than ours."""
@@ -184,6 +203,7 @@ class Surveys:
         survey = self.run(caches=caches)
         if (finished := survey.finished) is not None:
             self.plan.after(finished.calls)
+            self._excused = merged(self._excused, finished.checked.excused)
             if self._cold is None:
                 self._cold, self.is_crowded = finished.health, crowding() > CROWDED
             compared = sum(len(graph.compared) for graph in finished.calls)

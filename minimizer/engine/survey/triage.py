@@ -54,6 +54,7 @@ from minimizer.engine.survey.verdicts import (
     wants_arguments,
 )
 from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge, MemoryExceeded
+from minimizer.report.excused import excused
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 SURVEYS, REPEAT_SECONDS = 5, 45.0
@@ -192,7 +193,8 @@ class Triage:
             "Values behind a jump differ, but every part of the graph is right on eager's inputs: rounding, amplified."
         )
         self._suspects = list(finished.suspects)
-        self.otherwise = noted = replace(healthy, notes=(*healthy.notes, note))
+        legal = excused("behind_jump", count=len(self._suspects)) if self._suspects else None
+        self.otherwise = noted = replace(healthy, notes=(*healthy.notes, note), excused=(legal,) if legal else ())
         return self.next_suspect() or (healthy if self.otherwise is noted else self.otherwise)
 
     def _nothing_compared(self, checked: protocol.Checked) -> Settled:
@@ -333,6 +335,7 @@ class Triage:
                     finished.checked,
                     kind=Kind.WRONG_OUTPUT,
                     exception=error,
+                    excused=(excused("check_of_values", line_of(error)),),
                 )
                 return ScriptCase(in_doubt)
         is_assertion = error.root_type == "AssertionError" and is_own_check(error)

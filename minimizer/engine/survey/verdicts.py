@@ -15,6 +15,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.oracle import OOM_SIGNALS
 from minimizer.engine.survey.cases import ScriptCase, Settled, line_of, message_of, signal_name
 from minimizer.errors import GraphTooLarge, WorkerTrouble
+from minimizer.report.excused import excused
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 NO_NETWORK = re.compile(r"name resolution|Name or service not known|Network is unreachable|getaddrinfo failed")
@@ -71,6 +72,7 @@ def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
         checked,
         kind=Kind.WRONG_OUTPUT,
         exception=error,
+        excused=(excused("reads_clock", line_of(error)),),
     )
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +83,8 @@ class Verdict:
     noise: float | None = None
     equals_itself: bool = False
     rules: dict[str, str] = field(default_factory=dict)
+    excuses: list[str] = field(default_factory=list)
+    """The rules of ``minimizer/excuses.py`` by which differences were excused, one for each place."""
 
     @property
     def layout_only(self) -> bool:
@@ -141,22 +143,27 @@ class _Bench:
         self._expected, self._actual = expected.places(), actual.places()
         self._random_is_shared = call.random
         self._own_tolerance = call.tolerance is not None
+        self._excuses: list[str] = []
 
     def verdict(self, differences: list[Difference]) -> Verdict:
         if self._own_tolerance:
             if differences and not self._is_noise(differences):
                 return _fault(differences, "the script's own tolerance")
+            self._excuse(self._unequal(), excuse="own_tolerance")
         else:
             with contextlib.suppress(RuntimeError):  # it cannot run under our modes: no value is known exact
                 differences = differences + self._inexact_bits(differences)
-        if not differences:
-            return Verdict()
-        return self._ruled(differences)
+        odd = [w for w, tensor in self._expected.items() if w.startswith("input") and not has_plain_storage(tensor)]
+        self._excuse(odd, excuse="layout_of_copies")
+        verdict = self._ruled(differences) if differences else Verdict()
+        verdict.excuses += self._excuses
+        return verdict
 
     def _ruled(self, differences: list[Difference]) -> Verdict:
         if self._is_noise(differences):
             note = "eager differs from eager"
             rules = {difference.where: "nondeterministic" for difference in differences}
+            self._excuse([*rules], excuse="eager_spread")
             return Verdict(
                 nondeterministic=True, rule="nondeterministic", note=note, differences=differences, rules=rules
             )
@@ -169,17 +176,18 @@ class _Bench:
         result.rules = {difference.where: ruling.rule for ruling in rulings for difference in ruling.differences}
         result.differences = [difference for ruling in counted for difference in ruling.differences]
         result.kind = result.differences[0].kind if result.fault else None
+        result.excuses = [excuse for ruling in rulings for excuse in ruling.excuses]
         result.note = "" if result.fault else "; ".join(dict.fromkeys(ruling.note for ruling in counted if ruling.note))
         return result
 
     def _inexact_bits(self, known: list[Difference]) -> list[Difference]:
         """Differences within the tolerance at exact places, which have one right answer."""
-        expected = {where: tensor for where, tensor in self._expected.items() if is_inexact(tensor)}
-        actual = {where: self._actual[where] for where in expected if where in self._actual}
-        unequal = [w for w in actual if expected[w].shape == actual[w].shape and not same_bits(expected[w], actual[w])]
+        expected, actual = self._expected, self._actual
+        passed = [where for where in self._unequal() if where not in {difference.where for difference in known}]
+        self._excuse(passed, excuse="within_tolerance")
         found = []
-        for where in sorted({*unequal} - {difference.where for difference in known} - self._rounded, key=unequal.index):
-            if where not in self._runs.histories:
+        for where in passed:
+            if where in self._rounded or where not in self._runs.histories:
                 continue
             if self._runs.histories[where][0] is not Mark.EXACT:
                 self._rounded.add(where)
@@ -189,7 +197,18 @@ class _Bench:
                 if bits is not None and bits.what in ELEMENTWISE:
                     kind = WRONG_GRADIENT if where.startswith("grad") else WRONG_OUTPUT
                     found.append(Difference(**{**vars(bits), "where": where, "kind": kind}))
+                else:
+                    self._excuse([where], excuse="subnormal")
         return found
+
+    def _unequal(self) -> list[str]:
+        """The places of inexact tensors that differ in any bit."""
+        expected = {where: tensor for where, tensor in self._expected.items() if is_inexact(tensor)}
+        actual = {where: self._actual[where] for where in expected if where in self._actual}
+        return [w for w in actual if expected[w].shape == actual[w].shape and not same_bits(expected[w], actual[w])]
+
+    def _excuse(self, places: Sequence[str], *, excuse: str) -> None:
+        self._excuses += [excuse] * len(places)
 
     def _is_noise(self, differences: list[Difference]) -> bool:
         """Whether every difference also shows between two eager runs."""
@@ -206,13 +225,14 @@ class _Bench:
         if difference.what not in ELEMENTWISE:
             return _fault([difference], "metadata" if difference.kind == "wrong_metadata" else "no legal difference")
         if self._eager_differs(where):
-            return _excused(difference, "nondeterministic", "eager differs from eager")
+            return _excused(difference, "nondeterministic", "eager differs from eager", excuse="eager_spread")
         marks, terms = self._runs.histories.get(where, (Mark.EXACT, 1))
         if Mark.RANDOM in marks and not self._random_is_shared:
-            return _excused(difference, "random stream", "random values come from another stream")
+            note = "random values come from another stream"
+            return _excused(difference, "random stream", note, excuse="random_stream")
         if self._is_undefined(where):
             note = f"{self._runs.why_undefined}: a result that depends on it is undefined, and differs"
-            return _excused(difference, "undefined", note)
+            return _excused(difference, "undefined", note, excuse="undefined_result")
         is_stepped = Mark.DISCRETE in marks or (Mark.ROUNDED in marks and not is_inexact(self._expected[where]))
         if is_stepped:  # a rounded float reinterpreted as integer bits is a step too
             return self._rule_behind_jump(difference, terms)
@@ -275,7 +295,7 @@ class _Bench:
             if still_loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype):
                 return self._with_errors(_fault([difference], "fp64"), far, near, spread)
             note = "amplified rounding"
-        return self._with_errors(_excused(difference, "fp64", note), compiled, eager, spread)
+        return self._with_errors(_excused(difference, "fp64", note, excuse="rounding"), compiled, eager, spread)
 
     @staticmethod
     def _with_errors(verdict: Verdict, compiled: Distance, eager: Distance, noise: float) -> Verdict:
@@ -290,7 +310,7 @@ class _Bench:
         if difference.what != "value":
             most = max((Distance.of(run, expected).missing for run in redrawn), default=0)
             if Distance.of(actual, expected).missing <= MARGIN * most:
-                return _excused(difference, "ulps", "NaN or Inf moves with the last bit")
+                return _excused(difference, "ulps", "NaN or Inf moves with the last bit", excuse="nonfinite_moves")
             return _fault([difference], f"ulps (no fp64: {why})")
         dtype = self._expected[where].dtype
         eps = torch.finfo(dtype).eps if is_inexact(self._expected[where]) else 0.0
@@ -301,7 +321,7 @@ class _Bench:
         wrong = ((actual - expected).abs() > legal) & outside(expected, actual, dtype)
         if bool(wrong.any()):
             return _fault([difference], f"ulps (no fp64: {why})")
-        return _excused(difference, "ulps", "")
+        return _excused(difference, "ulps", "", excuse="ulps")
 
 
 def _has(truth: Places, where: str, expected: Places) -> bool:
@@ -318,5 +338,5 @@ def _fault(differences: list[Difference], rule: str) -> Verdict:
     return Verdict(fault=True, kind=differences[0].kind, rule=rule, differences=differences)
 
 
-def _excused(difference: Difference, rule: str, note: str) -> Verdict:
-    return Verdict(rule=rule, note=note, differences=[difference])
+def _excused(difference: Difference, rule: str, note: str, *, excuse: str) -> Verdict:
+    return Verdict(rule=rule, note=note, differences=[difference], excuses=[excuse])

@@ -12,7 +12,7 @@ import os
 import signal
 import time
 import types
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch._functorch.config
@@ -53,6 +53,13 @@ MOST = 20
 """Most notes, uncompared graphs and missing errors that one run reports, of each."""
 MOST_SUSPECTS = 100
 """Most suspects that one run reports, since each one costs another run of the script."""
+
+
+class WhyNot(NamedTuple):
+    """Why a call cannot be compared: the rule that leaves it out, and the words for it; both empty where it can be."""
+
+    rule: str = ""
+    words: str = ""
 
 
 def survey(message: Message, channel: Channel) -> None:
@@ -128,6 +135,7 @@ class Survey:
             # The script's own check may have failed after a backward that was not compared yet.
             self._comparer.check_gradients(is_over=self._error is not None)
         if self._children.count:
+            self._coverage.excuses.excuse("child_processes", times=self._children.count)
             self._coverage.also(
                 f"child processes of the script ({self._children.count}): only its own process is observed"
             )
@@ -180,14 +188,15 @@ class Survey:
             self._told.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
         if is_capturing():
             compiled = compile_()
-            return lambda *args: self._on_call(graph, compiled, list(args), f"its compilation {WHY_CAPTURED}")
+            why = WhyNot("captured", f"its compilation {WHY_CAPTURED}")
+            return lambda *args: self._on_call(graph, compiled, list(args), why)
         rng = snapshot.rng_state()
         try:
             values = snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs)))
             call = Call.now(graph.module, list(values))
         except Exception as error:  # an error of our code must not reach the user's script
             self._told.cannot_compare(graph, error)
-            compiled, why = compile_(), f"{type(error).__name__}: {error}"
+            compiled, why = compile_(), WhyNot("error_of_ours", f"{type(error).__name__}: {error}")
             return lambda *args: self._on_call(graph, compiled, list(args), why)
         if self._holder.is_at(graph, None):
             self._holder.hold(graph, call, Failure("compile"))
@@ -205,7 +214,7 @@ class Survey:
         finally:
             self._line.phase("script", graph, None)
         snapshot.set_rng_state(rng)
-        why = f"it {WHY_ONCE}" if graph.communicates else ""
+        why = WhyNot("communicates", f"it {WHY_ONCE}") if graph.communicates else WhyNot()
         return lambda *args: self._on_call(graph, compiled, list(args), why)
 
     def _look_at(self, graph: CapturedGraph, call: Call) -> None:
@@ -224,22 +233,24 @@ class Survey:
             # Makes inductor draw eager's random numbers, so that the graph can be compared. Never reset, since a backward is
             # compiled later, when the script gets there.
             torch._inductor.config.fallback_random = True
+            self._coverage.excuses.excuse("random_replaced", f"graph {graph.index}")
         graph.eager_seconds = time.monotonic() - begun
         self._health.ours(graph.eager_seconds)
 
-    def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: str) -> Any:
-        """Make a call of a graph, compared if the plan says so. ``why_not``: why no call of it can be compared, else empty."""
+    def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: WhyNot) -> Any:
+        """Make a call of a graph, compared if the plan says so. ``why_not``: why no call of it can be compared."""
         if is_capturing():
-            why_not = f"it {WHY_CAPTURED}"
+            why_not = WhyNot("captured", f"it {WHY_CAPTURED}")
         elif graph.index in self._request.passed_by:
-            why_not = "it has failed before, and this run looks for another failure"
+            why_not = WhyNot("passed_by", "it has failed before, and this run looks for another failure")
         number = graph.calls
         is_due = self._coverage.takes(graph, args) or self._holder.needs(graph, number)
-        if is_due and why_not:
-            self._coverage.left_out(graph, why_not)
+        if is_due and why_not.rule:
+            self._coverage.excuses.excuse(why_not.rule, f"graph {graph.index}")
+            self._coverage.left_out(graph, why_not.words)
         if not self._holder.is_at(graph, number):
             self._holder.note_call(graph, args)
-        if not is_due or why_not:
+        if not is_due or why_not.rule:
             result = compiled(*args)
         else:
             self._line.doing = "compare"

@@ -86,6 +86,7 @@ class Comparer:
             self._told.missing.append(Missing(graph.index, number, describe(error)))
             graph.obstacle = f"eager cannot run it on copies of its inputs: {type(error).__name__}: {error}"
             why = f"eager cannot run it on copies of its inputs ({type(error).__name__})"
+            self._excuse("eager_raises_on_copies", graph)
             self._coverage.left_out(graph, why)
             return actual
         self._line.phase("run", graph, number)
@@ -127,6 +128,7 @@ class Comparer:
         before = snapshot.clone(inputs, notes=unfaithful)
         for line in unfaithful:
             self._told.note(f"graph {graph.index} is compared on copies: {line}")
+            self._excuse("inputs_not_copied", graph)
             self._coverage.also(f"state of graph {graph.index} that cannot be copied: {line}")
         return Call(graph.module, before, rng, switches, random=graph.random, tolerance=self._tolerance)
 
@@ -146,6 +148,7 @@ class Comparer:
             self._lost.end_if(error, by_us=True)
             return
         graph.compared.append(number)
+        self._count(graph, verdict)
         if verdict.nondeterministic:
             self._told.is_unsteady(graph)
         is_passed_by = verdict.layout_only and not self._stops_at_layout and self._told.knows_layout_of(graph)
@@ -171,9 +174,11 @@ class Comparer:
             self._told.note(
                 f"graph {graph.index} recomputes random numbers in its backward: gradients are not compared"
             )
+            self._excuse("gradients_drawn_twice", graph)
             self._coverage.also(f"gradients of graph {graph.index}: its backward recomputes random numbers")
             return
         if any(isinstance(value, BackwardState) for value in call.inputs):
+            self._excuse("gradients_with_hooks", graph)
             self._told.note(f"graph {graph.index} {HOOKED}")
             return
         try:
@@ -213,6 +218,7 @@ class Comparer:
             self._lost.end_if(error)
             why = f"{type(error).__name__}: {error}"
             self._told.note(f"a backward that eager cannot replay was not compared: {why}")
+            self._excuse("gradients_unreplayed", graph)
             self._coverage.also(f"a backward of graph {graph.index} that eager cannot replay: {why}")
             return None
         self._line.phase("backward", graph, last)
@@ -227,7 +233,10 @@ class Comparer:
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
             return [], Failure("backward", kind, exception=describe(error))
         self._line.phase("compare", graph, last)
+        if backward.ran_unseen:
+            self._excuse("cotangents_unseen", graph)
         verdict = referee.judge(replay, expected, actual, graph.rounded)
+        self._count(graph, verdict)
         self._told.suspect(graph, backward.number, verdict, "backward")
         graph.backward.append(backward.number)
         with contextlib.suppress(Exception):
@@ -242,13 +251,24 @@ class Comparer:
         """Whether eager is deterministic here; if not, the compiler is not to blame, and the nondeterminism is recorded."""
         is_steady = steadiness.is_steady(call, wrong)
         if not is_steady:
+            self._excuse("eager_unsteady", graph)
             self._told.is_unsteady(graph)
         return is_steady
 
+    def _excuse(self, rule: str, graph: CapturedGraph) -> None:
+        self._coverage.excuses.excuse(rule, f"graph {graph.index}")
+
+    def _count(self, graph: CapturedGraph, verdict: referee.Verdict) -> None:
+        """Count what the referee excused in a call, or in its gradients."""
+        for rule in verdict.excuses:
+            self._excuse(rule, graph)
+
     def _cannot_compare(self, graph: CapturedGraph, error: Exception) -> None:
         self._told.cannot_compare(graph, error)
+        self._excuse("error_of_ours", graph)
         self._coverage.left_out(graph, f"{type(error).__name__}: {error}")
 
     def _cannot_compare_gradients(self, graph: CapturedGraph, error: Exception) -> None:
         self._told.cannot_compare(graph, error)
+        self._excuse("gradients_unreplayed", graph)
         self._coverage.also(f"gradients of graph {graph.index}: {type(error).__name__}: {error}")

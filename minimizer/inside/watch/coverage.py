@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..excuses import Excuses
 from ..messages import Checked, GraphCalls
 from .captured import CapturedGraph
 from .keys import Keys
@@ -50,6 +51,8 @@ class Coverage:
         self._reasons: Counter[tuple[int, str]] = Counter()
         """Number of calls that should have been compared and could not be, by graph and reason."""
         self._facts: dict[str, None] = {}
+        self.excuses = Excuses()
+        """Every rule that looked away from something in this run, or excused it."""
 
     def add(self, graph: CapturedGraph, frame: Any) -> None:
         """Record a new graph and the frame that it is being compiled for."""
@@ -89,7 +92,7 @@ class Coverage:
             self.seconds += time.monotonic() - begun
 
     def left_out(self, graph: CapturedGraph, why: str) -> None:
-        """Count a call of a graph that was not compared, with the reason."""
+        """Record a call of a graph that was not compared, with the reason. The rule by which is the caller's to count."""
         self._reasons[graph.index, why[:300]] += 1
 
     def also(self, what: str) -> None:
@@ -108,13 +111,16 @@ class Coverage:
         )
 
     def checked(self) -> Checked:
-        """The final figures: counts, module instances, the largest difference, and what was not compared."""
+        """The final figures: counts, module instances, the largest difference, and what was not compared; asked once."""
+        for graph in self.graphs:
+            self.excuses.excuse("gradients_given_up", f"graph {graph.index}", graph.backwards_given_up)
         return replace(
             self.counts(),
             instances=len(self.keys.instances.names) or None,
             largest=self.largest.found,
             not_compared=list(itertools.islice(self._left_out(), MOST_LEFT_OUT)),
             state=self._state.sentences(),
+            excused=self.excuses.rows(),
         )
 
     def calls(self) -> list[GraphCalls]:
