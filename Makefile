@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint quality test-gpu gpu-wheels gpu-page bench chaos soak hostile fuzz audit clean
+.PHONY: help demo serve test lint quality test-gpu gpu-wheels gpu-page bench releases chaos soak hostile fuzz audit clean
 
 help: ## Show this list
 	@echo "make TARGET, where TARGET is one of"
@@ -49,6 +49,9 @@ gpu-page: ## Write the tables of docs/gpu.md from the results of the GPU set
 
 bench: $(INSTALLED_DEV) ## The corpus, ours against PyTorch's own minifier, into docs/benchmarks.md; resumable
 	$(BIN)/python benchmarks/corpus.py $(ARGS)
+
+releases: $(INSTALLED) ## Every release of torch as people install it, into docs/benchmarks.md; by hand, hours, resumable (ARGS=--delete)
+	$(BIN)/python benchmarks/releases.py $(ARGS)
 
 chaos: $(INSTALLED_DEV) ## Kills and storms under running jobs, into docs/benchmarks.md; by hand, resumable (ARGS='--minutes 60')
 	@VENV=$(VENV) tests/prepare.sh
