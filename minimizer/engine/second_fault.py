@@ -94,7 +94,7 @@ class _Second:
     def _mention(self) -> None:
         """Report that a graph fails too, without a repro."""
         said = self._case.message.splitlines()[0][:300] if self._case.message else ""
-        self._report.also_seen.append(
+        self._report.has_also_seen(
             AlsoSeen(
                 kind=self._case.signature.kind, signature=self._case.signature.text, message=self._case.message[:2000]
             )
@@ -134,7 +134,7 @@ class _Second:
         """Add the fault that is not the job's own to the report: its failure and its repro."""
         failure = other.failure
         assert failure is not None
-        self._report.also_seen.append(
+        self._report.has_also_seen(
             AlsoSeen(kind=failure.kind, signature=failure.signature, message=failure.message or "")
         )
         for culprit in other.culprits[:1] if has_repro else []:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,6 +122,14 @@ class Reduction(Part):
     one_minimal: bool = False
     history: list[HistoryStep] = Field(default_factory=list)
 
+    def count_after(self, nodes: int) -> None:
+        """Set the number of nodes that are left.
+
+        Those of a script are the calls that a run of it was seen to make, which are a lower bound: of code that runs only
+        where it was inlined, or in a run that was cut short, some are not seen.
+        """
+        self.nodes_after, self.nodes_before = nodes, max(self.nodes_before, nodes)
+
 
 class Verification(Part):
     runs: int = 0
@@ -158,6 +166,16 @@ class AlsoSeen(Part):
     signature: str
     message: str = ""
     times: int = 1
+
+
+def each_once(seen: Iterable[AlsoSeen]) -> list[AlsoSeen]:
+    """The entries, each once: those that read alike, of one kind and with one message, are added up. The most frequent come first."""
+    known: dict[tuple[Kind, str], AlsoSeen] = {}
+    for one in seen:
+        name = (one.kind, one.message or one.signature)
+        times = known[name].times + one.times if name in known else one.times
+        known[name] = known.get(name, one).model_copy(update={"times": times})
+    return sorted(known.values(), key=lambda one: -one.times)
 
 
 OF_THE_FAULT = (
@@ -229,6 +247,15 @@ class Report(Part):
         """Have these fields as another report has them."""
         for name in fields:
             setattr(self, name, getattr(other, name))
+
+    @property
+    def may_shrink(self) -> bool:
+        """Whether the time ended before nothing more could be taken out of a verified repro: a larger budget goes on from there."""
+        return self.status is Status.MINIMIZED and self.reduction is not None and not self.reduction.one_minimal
+
+    def has_also_seen(self, one: AlsoSeen) -> None:
+        """Add another failure to those that were seen, which has each once."""
+        self.also_seen = each_once([*self.also_seen, one])
 
     @property
     def folder(self) -> Path | None:

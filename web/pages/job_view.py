@@ -62,7 +62,9 @@ class JobView:
     @property
     def more_seconds(self) -> int | None:
         """A larger budget, for a job that could have gone on."""
-        return min(2 * self.job.options.budget, MAX_BUDGET) if self.job.reason is Reason.BUDGET else None
+        reduction = self.job.reduction
+        may_shrink = self.job.status is Status.MINIMIZED and reduction is not None and not reduction.one_minimal
+        return min(2 * self.job.options.budget, MAX_BUDGET) if may_shrink or self.job.reason is Reason.BUDGET else None
 
     @property
     def has_pages(self) -> bool:
@@ -117,8 +119,9 @@ def view(store: Store, stories: Stories, job_id: str) -> JobView:
         ),
         has_curve=bool(points),
         feed=list(story.feed),
+        # Both of one source: the reduction in the report may be of another level than the one at work.
         nodes=reduction.nodes_after if reduction and job.status.is_final else story.latest.get("nodes"),
-        nodes_before=reduction.nodes_before if reduction else story.latest.get("nodes_before"),
+        nodes_before=reduction.nodes_before if reduction and job.status.is_final else story.latest.get("nodes_before"),
         trials=reduction.trials if reduction else story.latest.get("trials"),
         cache_hits=reduction.cache_hits if reduction else story.latest.get("cache_hits"),
         elapsed=elapsed,

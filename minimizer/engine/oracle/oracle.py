@@ -22,7 +22,7 @@ from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Program
-from minimizer.report.model import Reproducibility
+from minimizer.report.model import AlsoSeen, Reproducibility, each_once
 from minimizer.vocabulary import UNJUDGED, Kind
 
 STARVED_COMPILER = r"std::bad_alloc|Killed signal terminated program|cc1plus: out of memory|virtual memory exhausted|Cannot allocate memory"
@@ -44,6 +44,8 @@ KINDS = {
 }
 MEASURE_SECONDS, ESTIMATE_SECONDS = 1.5, 10.0
 """Seconds of repeated compilation, to see whether a program is steady, and to estimate the rate of a flaky one."""
+MOST_SEEN = 20
+"""Most other failures in a report."""
 NONFINITE = ("nan", "inf")
 ABSENT = "type"
 """The sort of a numeric difference in structure: a gradient that is None, a tuple that is shorter."""
@@ -152,6 +154,14 @@ def is_noise(outcome: Outcome) -> bool:
     if outcome.ending in (Ending.CRASH, Ending.LOST):
         text += outcome.log[-2000:]
     return outcome.ending is Ending.LOST or NOISE.search(text) is not None
+
+
+def also_seen(failures: Counter[Signature]) -> list[AlsoSeen]:
+    """The report's list of other failures, the most frequent ones; what reads alike is one entry."""
+    return each_once(
+        AlsoSeen(kind=one.kind, signature=one.text, message=one.message, times=times)
+        for one, times in failures.most_common()
+    )[:MOST_SEEN]
 
 
 @dataclass(frozen=True)

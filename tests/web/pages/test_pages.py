@@ -21,13 +21,15 @@ from minimizer.options import Options
 from minimizer.report.culprit import Culprit, Error, Layer, Source
 from minimizer.report.examined import Checked, Health, Largest
 from minimizer.report.instances import Instances
-from minimizer.report.model import Failure, Report, ScriptError, Workaround
+from minimizer.report.model import Failure, Reduction, Report, ScriptError, Workaround
 from minimizer.script_text import check_script
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 from web.examples import EXAMPLES
 from web.job_page import verdict
 from web.job_page.charts import Point, reduction_curve
+from web.job_page.story import Stories
+from web.pages.job_view import view
 from web.pages.presentation import ago, clock, issue_name, number, size
 
 
@@ -621,6 +623,32 @@ def test_a_job_whose_time_was_up_can_go_on_for_longer(client: FlaskClient, store
     client.post(f"/jobs/{job_id}/retry", data={"budget": seconds})
     assert store.job(job_id).options.budget == int(seconds)
     assert 'name="budget"' not in client.get(f"/jobs/{job_id}").text
+
+
+def test_a_verified_repro_that_may_shrink_can_go_on_for_longer(client: FlaskClient, hands: Hands) -> None:
+    report = minimized_report()
+    assert report.reduction is not None
+    report.reduction.one_minimal = False
+    hands.finish(report)
+    assert re.findall(r'name="budget" value="(\d+)"', client.get(f"/jobs/{hands.claim.job_id}").text)
+
+
+def test_a_minimal_repro_needs_no_more_time(client: FlaskClient, hands: Hands) -> None:
+    hands.finish(minimized_report())
+    assert not re.findall(r'name="budget" value="(\d+)"', client.get(f"/jobs/{hands.claim.job_id}").text)
+
+
+def test_nodes_before_and_after_are_of_one_level(store: Store, hands: Hands) -> None:
+    """A job that has reduced one graph and is at another, or at the script, shows what it is at."""
+    report = Report(reduction=Reduction(nodes_before=70, nodes_after=5))
+    store.put_report(hands.claim, report)
+    hands.event("progress", nodes=397, nodes_before=400, trials=3)
+    seen = view(store, Stories(), hands.claim.job_id)
+    assert (seen.nodes_before, seen.nodes) == (400, 397)
+    report.status, report.reason = Status.PARTIAL, Reason.BUDGET
+    hands.finish(report)
+    seen = view(store, Stories(), hands.claim.job_id)
+    assert (seen.nodes_before, seen.nodes) == (70, 5)
 
 
 def test_every_word_has_a_sentence() -> None:

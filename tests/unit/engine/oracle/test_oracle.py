@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.oracle import (
     Oracle,
     Signature,
+    also_seen,
     exception_signature,
     is_noise,
     normalise,
@@ -456,3 +458,14 @@ def test_of_a_lost_gpu_the_place_says_nothing() -> None:
     )
     assert illegal.where == "" and illegal.matches(illegal)
     assert not illegal.matches(asserted)
+
+
+def test_each_other_failure_is_told_once() -> None:
+    """Signatures tell frames and NaN apart, which nobody reads: two lines that say the same are one."""
+    in_two_places = [Signature(Kind.COMPILE_ERROR, "RuntimeError", "no such size", where) for where in ("a:f", "b:g")]
+    nan, other = Signature(Kind.WRONG_OUTPUT, what="value", nonfinite=True), Signature(Kind.CRASH, signal=11)
+    seen = Counter(
+        {in_two_places[0]: 2, nan: 3, other: 9, in_two_places[1]: 3, Signature(Kind.WRONG_OUTPUT, what="value"): 1}
+    )
+    told = [(one.kind, one.message, one.times) for one in also_seen(seen)]
+    assert told == [("crash", "", 9), ("compile_error", "no such size", 5), ("wrong_output", "", 4)]
