@@ -1,10 +1,20 @@
-"""A job's clock: its budget, reserves for later steps, and time limits of single steps."""
+"""A job's clock: its budget, what is held back for later steps, and time limits of single steps.
+
+The budget is a promise. All that waits asks `Journal.watch` or `Journal.watch_owner` at short intervals, runs in clean processes are
+started for no longer than what is `left`, and `Warden` ends every process of a job that `is_over`, so that no wait can last.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from minimizer.engine.pace import Pace
+from minimizer.errors import BudgetExceeded
+
+LATE_SECONDS = 3.0
+"""Seconds behind the budget after which the processes of a job are ended, whatever they do: time for runs to end at their own limits."""
 
 
 class Clock:
@@ -18,7 +28,10 @@ class Clock:
 
     def __init__(self, budget: float) -> None:
         self.whole, self._budget, self._started = budget, budget, time.monotonic()
-        self._reserve = self._undisturbed_until = 0.0
+        self._undisturbed_until = 0.0
+        self._held_back: Callable[[], float] = float
+        self.pace = Pace()
+        """How fast the job's child is, by which later steps are held time back for."""
 
     @property
     def elapsed(self) -> float:
@@ -37,22 +50,35 @@ class Clock:
 
     @property
     def spare(self) -> float:
-        """Seconds of the budget that are left and not reserved."""
-        return max(0.0, self.left - self._reserve)
+        """Seconds of the budget that are left and not held back."""
+        return max(0.0, self.left - self._held_back())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the whole budget, and the seconds in which what runs ends by itself, are over."""
+        return self.elapsed >= self.whole + LATE_SECONDS
+
+    def used_up(self) -> BudgetExceeded:
+        """What ends a job, or a step, whose time is over."""
+        return BudgetExceeded(f"the budget of {self._budget:.0f} seconds is used up")
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether cancellation and the end of the budget are ignored at the moment."""
+        """Whether cancellation is ignored at the moment."""
         return self.elapsed < self._undisturbed_until
 
     @contextmanager
-    def reserving(self, seconds: float) -> Iterator[None]:
-        """Inside, `spare` leaves out this many seconds (at most a quarter of the budget), kept for later steps."""
-        before, self._reserve = self._reserve, max(self._reserve, min(seconds, self._budget / 4))
+    def reserving(self, seconds: Callable[[], float], most: float = 0.75) -> Iterator[None]:
+        """Inside, `spare` leaves out what ``seconds`` says by then, kept for later steps.
+
+        ``most``: the largest part of what is left at the beginning that is kept.
+        """
+        before, limit = self._held_back, most * self.left
+        self._held_back = lambda: max(before(), min(seconds(), limit))
         try:
             yield
         finally:
-            self._reserve = before
+            self._held_back = before
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
@@ -65,7 +91,7 @@ class Clock:
 
     @contextmanager
     def undisturbed(self, seconds: float) -> Iterator[None]:
-        """Inside, cancellation and the budget are ignored for at most this many seconds, to write results."""
+        """Inside, cancellation is ignored for at most this many seconds, to write results. The budget is not."""
         before, self._undisturbed_until = self._undisturbed_until, max(self._undisturbed_until, self.elapsed + seconds)
         try:
             yield

@@ -19,7 +19,6 @@ from minimizer.engine.diagnose import DIAGNOSE_SECONDS, Patient, diagnose
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.from_outcomes import verdict_sentence
-from minimizer.engine.graph_search import FINISH_SECONDS
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
@@ -39,10 +38,13 @@ from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 WITNESS_SECONDS = 120.0
 """Seconds for PyTorch's own minifier, however long the repro took: it comes last, and a job can be stopped there."""
+WITNESSES_SECONDS = 45.0
+"""Seconds that steps without a verified repro leave to it."""
 FIRMER = (
     "A smaller program failed in our forked trials but passed in a fresh process, as code does that reads uninitialised memory. "
     "This repro is the smallest that also fails in a fresh process."
 )
+MAY_SHRINK = "The budget ended before it was minimal: a larger --budget may shrink it further."
 SHARES: dict[Step, float] = {
     Step.DIAGNOSE: 0.30,
     Step.CODE: 0.10,
@@ -137,7 +139,8 @@ class FollowUp:
             python=self.place.python,
             read=self.place.packages,
             scratch=self.place.private("verify"),
-            timeout=min(VERIFY_SECONDS, max(FINISH_SECONDS * crowding(), self.journal.clock.left)),
+            timeout=VERIFY_SECONDS,
+            left=lambda: self.journal.clock.left,
             **more,
         )
 
@@ -183,11 +186,10 @@ class FollowUp:
         if not verification.holds:
             reason = Reason.BUDGET if verification.lacked_time else Reason.NOT_VERIFIED
             report.status, report.reason = Status.PARTIAL, reason
-        elif not report.reduction.one_minimal:
-            report.status, report.reason = Status.PARTIAL, Reason.BUDGET
-            report.summary += " The budget ended before it was minimal: a larger --budget may shrink it further."
         else:
             report.status, report.reason = Status.MINIMIZED, Reason.DISPUTED if result.disputed else None
+            if report.may_shrink:
+                report.summary += f" {MAY_SHRINK}"
         if result.disputed:
             report.summary += f" {result.disputed}"
         self.journal.decide()
@@ -212,12 +214,12 @@ class FollowUp:
         self.journal.keep()
 
     def share(self, step: Step) -> float:
-        """Seconds for a step that begins now: by `SHARES` after a verified repro, else what is left but `FINISH_SECONDS`."""
+        """Seconds for a step that begins now: by `SHARES` after a verified repro, else what is left but `WITNESSES_SECONDS`."""
         verified = self._verified_at
         if step is Step.WITNESS:
             return self.journal.clock.left if verified is None else min(WITNESS_SECONDS, self.journal.clock.left)
         if verified is None:
-            return max(0.0, self.journal.clock.left - FINISH_SECONDS)
+            return max(0.0, self.journal.clock.left - WITNESSES_SECONDS)
         whole = min(max(verified, LEAST_SECONDS), self.journal.clock.budget - verified)
         until = verified + whole * sum(SHARES[one] for one in SHARES if list(Step).index(one) <= list(Step).index(step))
         return max(0.0, until - self.journal.clock.elapsed)

@@ -240,8 +240,11 @@ def verdict_sentence(report: Report) -> str:
         sentence += f" It does not always show: in {rate.failed} of {rate.runs} runs of the script."
     times = f"{verification.failed_same} of {verification.runs} times in clean processes"
     if verification.holds:
-        nodes = counted(reduction.nodes_after, "node")
-        return f"{sentence} The repro has {nodes} and failed {times}."
+        nodes, lines = reduction.nodes_after, reduction.lines_after
+        size = (
+            counted(nodes, "node") if nodes else counted(lines, "line")
+        )  # no time was left to count those of a script
+        return f"{sentence} The repro has {size} and failed {times}."
     stopped = f", and {counted(verification.stopped, 'run')} had to be stopped for want of time" * bool(
         verification.stopped
     )

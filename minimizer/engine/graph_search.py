@@ -16,34 +16,33 @@ from pathlib import Path
 
 from minimizer.engine.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.outcome import Ending
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.ladder import climb
 from minimizer.engine.diagnose.operator_contract import broken_operator
-from minimizer.engine.draft import Result, Writer, always
-from minimizer.engine.emit.idioms import REPRO_SECONDS
+from minimizer.engine.draft import ALWAYS, Result, Writer, always
 from minimizer.engine.from_outcomes import culprit_of
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized
-from minimizer.engine.oracle.oracle import Measured, Oracle, signature_of
+from minimizer.engine.oracle.oracle import Measured, Oracle, also_seen, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import Check, Reduced, reduce
 from minimizer.engine.reduce.graph.public_names import publish
 from minimizer.engine.reduce.python.definitions import polish
 from minimizer.engine.reduce.words import said
+from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
 from minimizer.engine.secondary import Found, other_roots
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.runs import FLAKY_RUNS
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
 from minimizer.engine.window_search import Unreduced, WindowSearch, accepted
 from minimizer.errors import BudgetExceeded, Cancelled
-from minimizer.report.model import AlsoSeen, HistoryStep, Reduction, Reproducibility
-from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
+from minimizer.report.model import HistoryStep, Reduction, Reproducibility
+from minimizer.vocabulary import Reason, Stage, Status, Step, counted
 
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
 """Calls in the text of a script that trains: the only sign of it in one that fails before its first backward."""
-FINISH_SECONDS = 45.0
-"""Seconds reserved at the end of the budget to write and verify the best result so far."""
-
+UNLOCATED = "There was no time to look for the part of the graph that fails: the repro holds the whole graph. A larger --budget may shrink it."
+UNBLAMED = "There was no time left to tell which stage of the compiler fails: a larger --budget may tell."
 
 Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
 """Runs the script again in the background, to measure how often it fails: see `Surveys.rate`."""
@@ -75,8 +74,11 @@ class Search:
         self._oracle = Oracle(executor, case.survey, accepted(case.signature), case.tolerance)
         self._windows = WindowSearch(case, self._oracle, journal, target)
         self._writer = Writer(case, self._oracle, journal)
-        self._finish = _finish_seconds(case.signature.kind)
+        pace, kind = journal.clock.pace, case.signature.kind
+        self._to_finish, self._to_verify = partial(to_finish, pace, kind), partial(to_verify, pace, kind)
         self._accepted: list[Program] = []
+        self._shown: Outcome | None = None
+        """An outcome that shows the failure: that of the smallest program, as far as it is known."""
 
     def run(self, repeat: Repeat) -> Result:
         """Take every step in order. A search that is cut short emits the best so far, in time reserved for that.
@@ -85,16 +87,15 @@ class Search:
             Unreduced: no window of the graph fails in isolation.
             Unanswered: the graph cannot be taken apart.
         """
-        case, oracle, finish = self._case, self._oracle, self._finish
+        case, oracle = self._case, self._oracle
         seen = Reproducibility(failed=1, runs=case.runs)
         if not always(seen):
             oracle.expect(seen)
         try:
-            with self._journal.clock.reserving(finish):
-                repeats = repeat(seen, 2)  # in parallel to the search, which seldom fills all cores
-                with self._journal.step(Step.LOCALIZE):
-                    start = self._resume() or self._windows.find()
-                    program, located = start.program, start.located
+            repeats = repeat(seen, 2)  # in parallel to the search, which seldom fills all cores
+            start = self._locate()
+            program, located = start.program, start.located
+            with self._journal.clock.reserving(self._to_finish):
                 self._pin(start.best)
                 with self._journal.step(Step.REDUCE):
                     if oracle.sequential is not None:
@@ -105,7 +106,7 @@ class Search:
             measured = self._blame(reduced.best, located)
             is_flaky = not (measured.is_steady and always(seen))
             if is_flaky and oracle.sequential is None:
-                with self._journal.clock.reserving(finish), suppress(BudgetExceeded, Cancelled):
+                with self._journal.clock.reserving(self._to_finish), suppress(BudgetExceeded, Cancelled):
                     repeats = repeat(seen, FLAKY_RUNS)
                     reduced = self._reduce_again(start, reduced.best)
                     seen = repeats.result()
@@ -113,12 +114,9 @@ class Search:
             if measured.outcome.ending is Ending.NONDETERMINISTIC:
                 raise Unreduced(self._nondeterministic())
         finally:
-            self._report.also_seen = [
-                AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
-                for s, n in oracle.also_seen.most_common(20)
-            ]
+            self._report.also_seen = also_seen(oracle.also_seen)
         self._count(seen, measured.rate)
-        with self._journal.clock.undisturbed(finish), self._journal.step(Step.EMIT):
+        with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
             is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
             result = self._writer.result(reduced.best, measured, measured.rate if is_measured else seen)
         wants_gradients = located.window.grad or self._trains
@@ -126,6 +124,37 @@ class Search:
         found = Found(case, oracle, program, located, reduced.best)
         firmer = None if is_flaky or result.rewrite is None else partial(self._firmer, start, found)
         return replace(result, found=found, firmer=firmer)
+
+    def _locate(self) -> Checkpoint:
+        """Find a window that fails in isolation, where the reduction begins; the whole graph if the time ends before there is one.
+
+        Raises:
+            Unreduced: no window does.
+            BudgetExceeded: the time ended, and the whole graph was not seen to fail in what was held back.
+        """
+        try:
+            with self._journal.clock.reserving(self._to_finish), self._journal.step(Step.LOCALIZE):
+                start = self._resume() or self._windows.find()
+        except BudgetExceeded as error:
+            whole = self._whole() if error.is_time else None
+            if whole is None:
+                raise
+            return whole
+        self._shown = self._oracle.shown(start.best)
+        return start
+
+    def _whole(self) -> Checkpoint | None:
+        """The whole graph, if it fails in isolation and is no mere suspect; None too where there is no time to see it."""
+        program, clock = self._case.program.as_compiled(), self._journal.clock
+        if self._case.otherwise is not None:
+            return None
+        with suppress(BudgetExceeded), clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, 0.5):
+            (outcome,) = self._oracle.judge([program])
+            if self._oracle.same(outcome):
+                self._shown = outcome
+                self._journal.note(UNLOCATED)
+                return Checkpoint(program, Localized(program, (), (), confirmed=True), program)
+        return None
 
     def _firmer(self, start: Checkpoint, found: Found, fails: Fails) -> Result | None:
         """Reduce again, from the smallest accepted program that fails in a clean process, checking each step in one.
@@ -140,7 +169,7 @@ class Search:
         alone, way = Alone(self._oracle, self._writer.draft, fails), [*earlier, start.best, *self._accepted]
         before, failure = self._report.reduction, self._report.failure
         assert before is not None and failure is not None
-        with self._journal.clock.reserving(self._finish), self._journal.step(Step.REDUCE):
+        with self._journal.clock.reserving(self._to_finish), self._journal.step(Step.REDUCE):
             reached = last_that_fails(way, alone.check)
             if reached is None:
                 return None
@@ -149,14 +178,16 @@ class Search:
             save(start, self._case, self._journal.sink)
             reduced = self._reduce(start, alone.check)
         measured = self._blame(reduced.best, found.located)
-        with self._journal.clock.undisturbed(self._finish), self._journal.step(Step.EMIT):
+        with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
             rate = failure.reproducibility if measured.is_steady else measured.rate
             result = self._writer.result(reduced.best, measured, rate)
         return replace(result, found=replace(found, reduced=reduced.best))
 
     def _pin(self, window: Program) -> None:
         """Require NaN or infinities of every candidate, where they are the failure and the window shows them."""
-        if self._case.signature.nonfinite:
+        if not self._case.signature.nonfinite:
+            return
+        with suppress(BudgetExceeded, Cancelled):  # there are no further candidates then
             (outcome,) = self._oracle.judge([window])
             shown = signature_of(outcome)
             if shown is not None and shown.nonfinite:
@@ -192,6 +223,7 @@ class Search:
             self._journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=said(step.by))
             keeper.step(step, best)
             self._accepted.append(best)
+            self._shown = oracle.shown(best) or self._shown
 
         reduced = reduce(
             start.best,
@@ -243,9 +275,26 @@ class Search:
         )
 
     def _blame(self, program: Program, located: Localized) -> Measured:
+        """Find the stage and the culprit; only the culprit's nodes where the time that is not held back for verification ends before."""
+        clock = self._journal.clock
+        try:
+            with clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, BLAME_SHARE):
+                return self._blamed(program, located)
+        except BudgetExceeded as error:
+            if not error.is_time:
+                raise
+        self._journal.note(UNBLAMED)
+        if self._shown is None:
+            with clock.undisturbed(WRITE_SECONDS):
+                (self._shown,) = self._oracle.judge([program])
+        culprit = culprit_of(program, (), self._shown, located.window)
+        self._report.culprits = [culprit, *other_roots(located, culprit)]
+        return Measured(self._shown, ALWAYS)
+
+    def _blamed(self, program: Program, located: Localized) -> Measured:
         report, oracle = self._report, self._oracle
         assert report.failure is not None and report.reduction is not None
-        with self._journal.clock.undisturbed(self._finish), self._journal.step(Step.BLAME):
+        with self._journal.step(Step.BLAME):
             report.failure.stage, report.ladder, measured = climb(program, oracle)
             operators = oracle.operators(program)
             if report.reduction.level == "dynamo":
@@ -262,8 +311,3 @@ class Search:
         self._report.failure, self._report.culprits = None, []
         sentence = "Eager differs from eager: the part of the graph that fails does not always give the same without the compiler."
         return Settled(Status.FAILED, Reason.NONDETERMINISTIC, sentence, self._case.checked)
-
-
-def _finish_seconds(kind: Kind) -> float:
-    """Seconds to reserve at the end of the budget; more for a hang, which verification has to wait out once more."""
-    return FINISH_SECONDS + (REPRO_SECONDS if kind is Kind.HANG else 0.0)

@@ -91,7 +91,9 @@ def prepared(job: Job, disk: Scratch) -> Iterator[tuple[Job, Place]]:
     sandbox = choose_sandbox(settings.sandbox, settings.trial_memory_bytes, devices, settings.job_memory_bytes)
     shared = disk.path / "shared"
     shared.mkdir()
-    with Warden(sandbox, disk) as warden, freed(devices, note):  # left when all children have ended
+    clock = job.journal.clock
+    over = lambda: clock.used_up() if clock.is_over else None  # noqa: E731
+    with Warden(sandbox, disk, over) as warden, freed(devices, note):  # left when all children have ended
         job.journal.guard = warden.watch
         if sandbox.notice:
             note(sandbox.notice)
@@ -133,7 +135,8 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
     with ExitStack() as stack:
         beside = ThreadPoolExecutor(1)
         stack.callback(beside.shutdown)  # after the executor has closed, so that it has nothing left to wait for
-        executor = stack.enter_context(Executor(place, jobs=job.settings.trial_jobs, watch=journal.watch))
+        pace = journal.clock.pace
+        executor = stack.enter_context(Executor(place, jobs=job.settings.trial_jobs, watch=journal.watch, pace=pace))
         _start(executor, job)
         timeout = max(min(EXACT_SECONDS, options.budget / 4), EXACT_SHARE * options.budget)
         trials = job.settings.trial_jobs

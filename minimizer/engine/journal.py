@@ -9,7 +9,7 @@ from threading import RLock
 from typing import Any
 
 from minimizer.engine.clock import Clock
-from minimizer.errors import BudgetExceeded, Cancelled, Skipped
+from minimizer.errors import Cancelled, Skipped
 from minimizer.report.model import Report
 from minimizer.report.stack import shortened
 from minimizer.sink import REPROS, Sink
@@ -32,7 +32,7 @@ class Journal:
         self.redact: Callable[[str], str] = str
         """Applied to every line of ``run.log`` and to stacks, to remove secrets."""
         self.guard: Callable[[], None] = _nothing
-        """Called whenever we wait; raises BudgetExceeded if the job exceeds a limit other than time."""
+        """Called whenever we wait; raises BudgetExceeded if the job exceeds a limit."""
         self.repro: str | None = None
         """The text of the repro, once there is one."""
         self.subject = ""
@@ -59,27 +59,29 @@ class Journal:
             Skipped: the owner skipped this step.
             BudgetExceeded: the time, less what is reserved, or another limit is used up.
         """
-        self._tick()
         if self.clock.is_undisturbed:
+            self._tick()
             self.sink.cancelled()  # polled all the same: a worker takes an engine that stops polling for stuck
-            return
-        self.watch_owner()
+        else:
+            self.watch_owner()
         if not self.clock.spare:
-            raise BudgetExceeded(f"the budget of {self.clock.budget:.0f} seconds is used up")
+            raise self.clock.used_up()
 
     def watch_owner(self) -> None:
-        """`watch` without the budget, for work that has a time limit of its own and may overrun the budget.
+        """`watch` without the step's share and what is held back, for work with a time limit of its own that ends within the budget.
 
         Raises:
             Cancelled: the owner cancelled the job.
             Skipped: the owner skipped this step.
-            BudgetExceeded: the job exceeds a limit other than time.
+            BudgetExceeded: the whole budget is over, or another limit is used up.
         """
         self._tick()
         if self.sink.cancelled():
             raise Cancelled("the job was cancelled")
         if self._skippable is not None and self.sink.skipped() == self._skippable:
             raise Skipped(f"{self._skippable} was skipped")
+        if self.clock.is_over:
+            raise self.clock.used_up()
         self.guard()
 
     @contextmanager

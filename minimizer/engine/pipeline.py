@@ -108,7 +108,8 @@ def minimize(
             what = f"A fault of our own: {type(error).__name__}; run.log has more."
             end(report, Status.FAILED, Reason.INTERNAL_ERROR, what)
     if report.reason not in AGAIN:  # those go on from there
-        sink.discard(CHECKPOINT)
+        if not report.may_shrink:
+            sink.discard(CHECKPOINT)
         if report.reason is not Reason.INTERNAL_ERROR:
             journal.hide()
     report.confidence = confidence(report).level

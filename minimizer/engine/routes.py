@@ -24,9 +24,10 @@ from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.diagnose.trials import ProgramTrials
 from minimizer.engine.draft import Result
 from minimizer.engine.from_outcomes import source_of
-from minimizer.engine.graph_search import FINISH_SECONDS, Repeat, Search
+from minimizer.engine.graph_search import Repeat, Search
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.graph.public_names import is_public
+from minimizer.engine.reserve import BLAME_SHARE, to_verify
 from minimizer.engine.script_search import MadeScript, PythonLevel
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled
 from minimizer.engine.survey.triage import Triage
@@ -214,7 +215,9 @@ class Routes:
         same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=known.failure.kind)
         repro = None
         try:
-            with self.journal.clock.reserving(FINISH_SECONDS), suppress(BudgetExceeded, ChildFailed):
+            clock = self.journal.clock
+            held_back = partial(to_verify, clock.pace, known.failure.kind)
+            with clock.reserving(held_back, BLAME_SHARE), suppress(BudgetExceeded, ChildFailed):
                 repro = self._python_level().repro(same) if self.options.nproc == 1 else None
         finally:
             reduction = report.reduction

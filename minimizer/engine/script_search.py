@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from minimizer.engine.call_sequence import compiled_anew
@@ -26,25 +28,25 @@ from minimizer.engine.emit.header import telltale
 from minimizer.engine.emit.script_idioms import emit_script
 from minimizer.engine.from_outcomes import BOOKKEEPING
 from minimizer.engine.journal import Journal
-from minimizer.engine.oracle.oracle import Signature
+from minimizer.engine.oracle.oracle import Signature, also_seen
 from minimizer.engine.reduce.python import Rerun, reduce_script, reduction_of
 from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.entries import is_method
 from minimizer.engine.reduce.words import said
+from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Source
-from minimizer.report.model import AlsoSeen, Failure, HistoryStep, Reduction, Reproducibility
+from minimizer.report.model import Failure, HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Step
 
 STAGE = re.compile(
     r"^torch\.(compile|testing|(tensor|randn?|ones|zeros|arange|full|randint|manual_seed|empty)$)"
     r"|^(super|__init__|print|range|len|clone|detach)$"
 )
-FINISH_SECONDS = 60.0
-"""Seconds reserved at the end of the budget to write and verify the smallest script so far."""
 REFERENCE = "'eager'"
 """The backend that scripts compare others with; it counts as the backend only where it is the only one."""
 LATER_CALL = "a later call of compiled code than the one it was compiled for"
@@ -120,11 +122,22 @@ class PythonLevel:
             self._report.reduction, self._report.also_seen = None, []  # there is no failure for them to describe
             return None
         self.patient = self._patient(reduced.text, target, rate)
-        with self._journal.clock.undisturbed(FINISH_SECONDS):
-            with self._journal.step(Step.BLAME):
+        with self._journal.clock.undisturbed(WRITE_SECONDS):
+            with self._until_verification(target.kind), self._journal.step(Step.BLAME):
                 self._blame(reduced.text, target)
             with self._journal.step(Step.EMIT):
                 return self._emit(reduced.text, target)
+
+    @contextmanager
+    def _until_verification(self, kind: Kind) -> Iterator[None]:
+        """Inside, what the clean runs need is held back; what is not known by then stays unknown, since a verified repro is worth more."""
+        clock = self._journal.clock
+        try:
+            with clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
+                yield
+        except BudgetExceeded as error:
+            if not error.is_time:
+                raise
 
     def _read(self) -> str:
         if self._made is not None:
@@ -182,20 +195,20 @@ class PythonLevel:
             report.reduction = Reduction(level="python", nodes_before=operators, lines_before=before, trials=step.trial)
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=said(step.by))
 
-        with self._journal.step(Step.REDUCE), self._journal.clock.reserving(FINISH_SECONDS):
+        clock = self._journal.clock
+        with self._journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, target.kind)):
             reduced = reduce_script(
                 script, check=self._check, on_step=record, jobs=self._jobs, watch=self._journal.watch
             )
         report.reduction = reduction_of(reduced, lines_before=before, nodes_before=operators)
-        report.also_seen = [
-            AlsoSeen(kind=s.kind, signature=s.text, message=s.message, times=n)
-            for s, n in rerun.also_seen.most_common(20)
-        ]
+        report.also_seen = also_seen(rerun.also_seen)
         return reduced.best
 
     def _blame(self, text: str, target: Signature) -> None:
         report = self._report
         assert report.failure is not None and report.reduction is not None
+        # What the time may not suffice for is known in part then.
+        report.culprits = [Culprit(what=together(text, []), source=self._raised_at)]
         report.ladder, breaks = [], False
         ladder = rungs(backend_of(text))
         fails: list[bool | None] = []
@@ -209,7 +222,7 @@ class PythonLevel:
                 break
         report.failure.stage = stage_of(ladder, fails)
         seen = self._rerun.observed(text)
-        report.reduction.nodes_after = seen.calls
+        report.reduction.count_after(seen.calls)
         culprit = Culprit(ops=[name for name in seen.ops if name not in BOOKKEEPING] or seen.ops)
         if self._made is None:
             what = together(text, [*seen.unusual, *(["a graph break"] if breaks else [])])
@@ -233,7 +246,9 @@ class PythonLevel:
             text, report.failure, report.culprits, environment=report.environment, crash=crash, stuck_in=stuck_in
         )
         *readable, safe = ways
-        repro = next(filter(self._keeps_its_promise, readable), safe)
+        repro = safe
+        with self._until_verification(target.kind):
+            repro = next(filter(self._keeps_its_promise, readable), safe)
         report.reduction.lines_after = repro.lines
         keep_repro(repro, None, journal)
         journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=False)

@@ -245,7 +245,8 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         sandbox=place.sandbox,
         python=place.python,
         scratch=place.private("verify"),
-        timeout=min(VERIFY_SECONDS, journal.clock.left),
+        timeout=VERIFY_SECONDS,
+        left=lambda: journal.clock.left,
         runs=VERIFY_RUNS,
         watch=journal.watch_owner,
     )

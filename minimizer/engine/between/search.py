@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from minimizer.engine.between import passes, shorter, words
@@ -27,16 +28,16 @@ from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of
 from minimizer.engine.reduce.words import said
+from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
 from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.own_checks import without_checks
 from minimizer.engine.user_script.syntax import UNPARSED
+from minimizer.errors import BudgetExceeded
 from minimizer.report import culprit
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, HistoryStep, Mechanism, Reduction, Reproducibility
 from minimizer.vocabulary import Stage, Step
 
-FINISH_SECONDS = 60.0
-"""Kept free at the end of the budget, so that the smallest script so far can be written and verified."""
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PASSES = (passes.operations, passes.objects, shorter.statements)
 MOST_CALLS = 3
@@ -94,8 +95,13 @@ class BetweenGraphs:
         self._explain(found, mechanism)
         reduced, oracle = self._reduce(found, mechanism)
         self._blame(reduced)
-        with self._journal.clock.undisturbed(FINISH_SECONDS), self._journal.step(Step.EMIT):
-            return self._emit(reduced, oracle)
+        clock, kind = self._journal.clock, words.kind_of(found.difference)
+        with clock.undisturbed(WRITE_SECONDS), clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
+            with self._journal.step(Step.EMIT):
+                repro = self._emit(reduced, oracle)
+            with suppress(BudgetExceeded):  # a repro is worth more than the number of operators that the script calls
+                self._count(reduced)
+            return repro
 
     def look_for_workaround(self, found: Found) -> None:
         """Fill in ``workaround`` of a report whose failure was announced by `repro`.
@@ -182,7 +188,8 @@ class BetweenGraphs:
             report.reduction = Reduction(level="python", lines_before=before, trials=step.trial)
             self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=said(step.by))
 
-        with self._journal.step(Step.REDUCE), self._journal.clock.reserving(FINISH_SECONDS):
+        clock, kind = self._journal.clock, words.kind_of(found.difference)
+        with self._journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, kind)):
             reduced = reduce_script(
                 script,
                 check=oracle.check,
@@ -191,14 +198,16 @@ class BetweenGraphs:
                 further=PASSES,
                 watch=self._journal.watch,
             )
-        with self._journal.clock.undisturbed(FINISH_SECONDS):
-            report.reduction = reduction_of(
-                reduced,
-                lines_before=before,
-                nodes_before=self._rerun.observed(self._text).calls,
-                nodes_after=self._rerun.observed(reduced.best.text).calls,
-            )
+        report.reduction = reduction_of(reduced, lines_before=before, nodes_before=0)
         return reduced.best, oracle
+
+    def _count(self, reduced: Source) -> None:
+        """Count the operators that the compiled functions call, of the script and of what is left of it."""
+        reduction = self._report.reduction
+        assert reduction is not None
+        before, after = (self._rerun.observed(text).calls for text in (self._text, reduced.text))
+        reduction.nodes_before = before
+        reduction.count_after(after)
 
     def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
         report, journal = self._report, self._journal

@@ -243,7 +243,10 @@ class Connection:
         try:
             self._write(message)
         except ChildFailed:
-            task.life.is_over.wait(ANSWER_SECONDS)
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while not task.life.is_over.wait(POLL_SECONDS) and time.monotonic() < deadline:
+                self._watch()
+            self._watch()  # a child that was ended at the end of the budget was ended by the job itself
             task.life.refuse_trouble(who)
             raise
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -21,6 +22,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.child.wire import Message
+from minimizer.engine.pace import Pace
 from minimizer.errors import ChildFailed, WorkerTrouble
 
 RERUN, EXACT = "rerun", "exact_run"
@@ -32,12 +34,16 @@ GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
 class Executor:
-    """The warm child and its tasks; thread-safe. Call `start` first; as a context manager, kills the child on exit."""
+    """The warm child and its tasks; thread-safe. Call `start` first; as a context manager, kills the child on exit.
 
-    def __init__(self, place: Place, *, jobs: int, watch: Watch) -> None:
+    ``pace`` learns how long the start and the trials take.
+    """
+
+    def __init__(self, place: Place, *, jobs: int, watch: Watch, pace: Pace | None = None) -> None:
         self.place = place
         self.jobs = jobs
         self.watch = watch
+        self._pace = pace or Pace()
         self._connection = Connection(place, watch)
         self._starting_run = threading.Lock()
         self._runs = 0
@@ -58,7 +64,10 @@ class Executor:
         Raises:
             ChildFailed: torch cannot be imported there, or the sandbox does not start.
         """
-        return self._connection.start()
+        began = time.monotonic()
+        ready = self._connection.start()
+        self._pace.start = time.monotonic() - began
+        return ready
 
     def close(self) -> None:
         """Kill the child and everything in it, for good: later tasks are refused."""
@@ -147,11 +156,15 @@ class Executor:
         """Run one trial; raises `_Killed` if it was killed and is not the ``is_last`` attempt."""
         transcript, watching = Transcript(), watchdog() if watchdog is not None else None
         start = self._run_of_script if op in (RERUN, EXACT) else self._task
+        began = time.monotonic()
         with start(op, request, timeout) as task, self._ending(task):
             while (message := self._connection.next(task, timeout + LATE_SECONDS, watching)) is not None:
                 if "end" in message:
-                    if not is_last and _was_killed(parse(End, message["end"]), watching):
+                    end = parse(End, message["end"])
+                    if not is_last and _was_killed(end, watching):
                         raise _Killed
+                    if not end.timed_out:
+                        self._pace.ended(time.monotonic() - began)
                     return transcript.outcomes(message["end"], watching.seen() if watching is not None else None)
                 transcript.hear(message["message"], task.taken)
             if not is_last and (task.life.was_killed or task.life.is_end_unknown):

@@ -151,7 +151,9 @@ def _remove_abandoned(folder: Path) -> None:
 def remove(folder: Path) -> None:
     """Remove a folder that a script wrote to, even if it took our permissions or nested folders a thousand deep.
 
-    Uses the system's ``chmod`` and ``rm``, since ``shutil.rmtree`` gives up at both.
+    Uses the system's ``rm``, and ``chmod`` where that was not enough, since ``shutil.rmtree`` gives up at both.
     """
-    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+    for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
         subprocess.run([*command, "--", str(folder)], stderr=subprocess.DEVNULL, check=False)
+        if not os.path.lexists(folder):
+            return

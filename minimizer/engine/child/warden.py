@@ -1,9 +1,10 @@
-"""Watches a job's memory and disk use from a thread of its own, and ends its processes if they take too much."""
+"""Watches a job's memory, disk use and time from a thread of its own, and ends its processes if they take too much."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 from minimizer.engine.child.scratch_disk import Scratch
@@ -19,11 +20,13 @@ LOOK_SECONDS = 0.2
 class Warden:
     """A thread that looks every `LOOK_SECONDS`, from the beginning of the block to its end.
 
-    The job's next call of `watch` raises what it found.
+    The job's next call of `watch` raises what it found. ``over``: what ends a job whose budget is over, None before that.
     """
 
-    def __init__(self, sandbox: Sandbox, scratch: Scratch) -> None:
-        self._sandbox, self._scratch = sandbox, scratch
+    def __init__(
+        self, sandbox: Sandbox, scratch: Scratch, over: Callable[[], MinimizerError | None] = lambda: None
+    ) -> None:
+        self._sandbox, self._scratch, self._budget_over = sandbox, scratch, over
         self._over = threading.Event()
         self._looking = threading.Lock()
         self._found: MinimizerError | None = None
@@ -43,7 +46,7 @@ class Warden:
         """Look now.
 
         Raises:
-            MemoryExceeded, DiskExceeded: the job takes too much, or took too much before.
+            BudgetExceeded, MemoryExceeded, DiskExceeded: the job takes too much, or took too much before.
             WorkerTrouble: the disk or the memory is full, and not by the job; or it could not be looked.
         """
         with self._looking:
@@ -62,6 +65,9 @@ class Warden:
         try:
             self._sandbox.watch()
             self._scratch.watch(self._sandbox.end)
+            if (over := self._budget_over()) is not None:
+                self._sandbox.end()
+                raise over
         except MinimizerError as error:
             self._found = error
         except Exception as error:  # a job that nobody watches must not go on

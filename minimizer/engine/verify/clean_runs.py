@@ -28,7 +28,7 @@ PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
 """Compiled runs of a repro, and most seconds of each."""
 AGAIN_SECONDS = 300.0
-"""Most seconds of all repetitions together of runs that were stopped: a worker ends a job some minutes behind its budget."""
+"""Most seconds of all repetitions together of runs that were stopped."""
 SHOWN = 4000
 """Most characters of a repro's output in the report."""
 FILE_BYTES = 2 << 30
@@ -52,6 +52,7 @@ def verify(
     python: Path,
     scratch: Path,
     timeout: float,
+    left: Callable[[], float],
     runs: int = 3,
     read: Sequence[Path] = (),
     on_note: Callable[[str], None] = lambda note: None,
@@ -69,6 +70,7 @@ def verify(
         python: the interpreter, the same that the failure was found with.
         scratch: an existing folder of ours; folders made in it are removed again.
         timeout: seconds for one run, in addition to the time after which a repro of a hang ends itself.
+        left: seconds that are left for all of them together; no run outlasts it.
         runs: the number of compiled runs, all of which must fail.
         on_note: receives a sentence on every run that did not end as it should.
         watch: called while waiting; an exception from it ends all runs at once, and is raised here.
@@ -80,7 +82,9 @@ def verify(
 
     def run(number: int, seconds: float = limit) -> Run:
         extra = {"TORCHDYNAMO_DISABLE": "1"} if number == runs else {}
-        return run_once(repro, data, sandbox, python, scratch / f"verify-{number}", seconds, watch, extra, read=read)
+        return run_once(
+            repro, data, sandbox, python, scratch / f"verify-{number}", min(seconds, left()), watch, extra, read=read
+        )
 
     # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
     with ThreadPoolExecutor(runs + 1) as pool:
@@ -97,17 +101,17 @@ def verify(
                 watch()  # raises if it was for the disk or the memory that the job may take
                 raise WorkerTrouble(f"the repro {KILLED_EACH_TIME}")
             return again
-        if end.status is None and (left := until - time.monotonic()) > 0:
-            again = run(number, left)
+        if end.status is None and (rest := min(until - time.monotonic(), left())) > 0:
+            again = run(number, rest)
             return end if again.status is None else again
         return end
 
     *compiled, eager = (made_sure(number, end) for number, end in enumerate(ends))
     for outcome in compiled:
         if not outcome.shows(repro):
-            on_note(_complaint(outcome, limit))
+            on_note(_complaint(outcome))
     if eager.status != GONE:
-        on_note(f"With the compiler switched off: {_complaint(eager, limit)}")
+        on_note(f"With the compiler switched off: {_complaint(eager)}")
     return Verification(
         runs=runs,
         failed_same=sum(outcome.shows(repro) for outcome in compiled),
@@ -193,9 +197,9 @@ def missing_module(complaints: Iterable[str]) -> str | None:
     return f"{found[1]}.{found[2]}" if found else None
 
 
-def _complaint(outcome: Run, limit: float) -> str:
+def _complaint(outcome: Run) -> str:
     if outcome.status is None:
-        return f"the repro was stopped after {limit:.0f} seconds"
+        return f"the repro was stopped after {outcome.seconds:.0f} seconds"
     said = f"it said {outcome.last_line[:300]!r}"
     if outcome.status == CANNOT_RUN:
         return f"the repro could not run here (exit status 125); {said}"

@@ -16,8 +16,9 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.clock import Clock
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
-from minimizer.engine.follow_up import CODE_SECONDS, FIRMER, SHARES, FollowUp
+from minimizer.engine.follow_up import CODE_SECONDS, FIRMER, MAY_SHRINK, SHARES, FollowUp
 from minimizer.engine.journal import Journal
+from minimizer.engine.verify.clean_runs import VERIFY_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.generated_code import GeneratedCode
@@ -36,7 +37,7 @@ FLICKERS = Verification(runs=3, failed_same=1, clean_process=True, passes_with_c
 class Found:
     """A result of so many nodes, and the one that is to be had in its place."""
 
-    disputed = None
+    disputed: str | None = None
 
     def __init__(self, report: Report, nodes: int, seen: Verification, firmer: object = None) -> None:
         self._report, self.nodes, self.seen, self._next = report, nodes, seen, firmer
@@ -102,6 +103,61 @@ def test_runs_that_were_stopped_say_nothing_against_a_repro(
     follow_up.verify(cast(Any, Found(report, 1, seen)))
     assert (report.status, report.reason) == (Status.PARTIAL, reason)
     assert f"{counted(seen.stopped, 'run')} had to be stopped" in report.summary
+
+
+@pytest.mark.parametrize("disputed", [None, "A tolerance would pass."])
+def test_a_verified_repro_is_a_success_also_where_the_time_ended_before_it_was_minimal(
+    follow_up: FollowUp, disputed: str | None
+) -> None:
+    report = follow_up.report
+    report.reduction = Reduction(nodes_after=3, one_minimal=False)
+    found = Found(report, 3, HOLDS)
+    found.disputed = disputed
+    follow_up.verify(cast(Any, found))
+    assert (report.status, report.reason) == (Status.MINIMIZED, Reason.DISPUTED if disputed else None)
+    assert MAY_SHRINK in report.summary and report.may_shrink
+    assert report.summary.endswith(disputed or MAY_SHRINK)
+
+
+def test_a_repro_that_does_not_hold_is_not_said_to_shrink(follow_up: FollowUp) -> None:
+    report = follow_up.report
+    report.reduction = Reduction(nodes_after=3, one_minimal=False)
+    follow_up.verify(cast(Any, Found(report, 3, PASSES)))
+    assert report.status is Status.PARTIAL and MAY_SHRINK not in report.summary and not report.may_shrink
+
+
+@pytest.mark.parametrize("left", [500.0, 20.0, 0.0])
+def test_clean_runs_have_what_is_left_of_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: float
+) -> None:
+    """And no more, however crowded the machine is; what was held back for them is theirs."""
+    given = list[float]()
+
+    def runs(*_: object, timeout: float, left: Callable[[], float], **__: object) -> Verification:
+        given.extend((timeout, left()))
+        return LACKS_TIME
+
+    monkeypatch.setattr("minimizer.engine.follow_up.verify", runs)
+    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
+    journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
+    monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600 - left))
+    none = cast(Any, None)
+    place = Place(python=Path("python"), sandbox=choose_sandbox("off"), scratch=tmp_path / "job")
+    repro = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
+    with journal.clock.reserving(lambda: 400.0):
+        FollowUp(tmp_path / "a.py", place, none, journal, Options(), Settings()).verify(Result(repro))
+    assert given == [VERIFY_SECONDS, left]
+    assert (report.status, report.reason) == (Status.PARTIAL, Reason.BUDGET)
+
+
+def test_a_step_for_which_no_time_is_left_says_so(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow_up.report.verification, follow_up.journal.decided_at = HOLDS, 590.0
+    monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600.0))
+    with follow_up.adding(Step.LAYERS):
+        follow_up.journal.watch()
+    assert follow_up.report.notes == [
+        "Stopped while measuring layers: no time was left for it. What was not known by then stays unknown."
+    ]
 
 
 def test_a_failure_whose_runs_were_stopped_is_not_taken_for_a_flaky_one(

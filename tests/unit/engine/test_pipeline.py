@@ -15,6 +15,7 @@ from minimizer.engine import pipeline
 from minimizer.engine.between import exact_runs
 from minimizer.engine.between.exact_runs import Answer, Found
 from minimizer.engine.between.search import BetweenGraphs
+from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Verdict
 from minimizer.engine.clock import Clock
@@ -207,6 +208,35 @@ def test_the_issue_is_written_beside_the_report_and_goes_where_nobody_should_fil
         monkeypatch.setattr(pipeline, "run", ended if stays else healthy)
         minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
         assert (out / "issue.md").exists() == stays
+
+
+@pytest.mark.parametrize(
+    ("is_minimal", "status", "reason", "stays"),
+    [
+        (True, Status.MINIMIZED, None, False),
+        (False, Status.MINIMIZED, None, True),
+        (False, Status.PARTIAL, Reason.BUDGET, True),
+        (False, Status.PARTIAL, Reason.NOT_VERIFIED, False),
+    ],
+)
+def test_a_larger_budget_goes_on_from_where_the_time_ended(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_minimal: bool,
+    status: Status,
+    reason: Reason | None,
+    stays: bool,
+) -> None:
+    def ended(job: Job, disk: object) -> None:
+        job.report.status, job.report.reason = status, reason
+        job.report.reduction = Reduction(one_minimal=is_minimal)
+        job.journal.sink.artifact(CHECKPOINT, b"{}")
+
+    script, out = tmp_path / "a.py", tmp_path / "out"
+    script.write_text("import torch\n")
+    monkeypatch.setattr(pipeline, "run", ended)
+    minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
+    assert (FolderSink(out).earlier(CHECKPOINT) is not None) == stays
 
 
 STRIDES = {

@@ -132,7 +132,7 @@ def test_the_second_fault_goes_by_the_clock_that_its_trials_go_by(
     outer, spare = job[0].journal.clock, []
 
     def follow(routes: Routes, found: Case) -> Settled:
-        with routes.journal.clock.reserving(40):
+        with routes.journal.clock.reserving(lambda: 40):
             spare.append(outer.left - outer.spare)
         return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "")
 

@@ -36,12 +36,11 @@ def reduce_script(
     return Reduced.by(lambda: _run(problem, (*WHOLE, *further, *PARTS)), problem)
 
 
-def reduction_of(reduced: Reduced[Source], *, lines_before: int, nodes_before: int, nodes_after: int = 0) -> Reduction:
+def reduction_of(reduced: Reduced[Source], *, lines_before: int, nodes_before: int) -> Reduction:
     """The report's figures of a reduced script; its nodes are the operators that its compiled functions call."""
     return Reduction(
         level="python",
         nodes_before=nodes_before,
-        nodes_after=nodes_after,
         lines_before=lines_before,
         trials=reduced.trials,
         cache_hits=reduced.cache_hits,

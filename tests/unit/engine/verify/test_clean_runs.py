@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minimizer.engine.emit import Repro
-from minimizer.engine.verify.clean_runs import missing_module, verify
+from minimizer.engine.verify.clean_runs import Run, missing_module, verify
 from minimizer.errors import Cancelled, WorkerTrouble
 from minimizer.report.model import Verification
 from minimizer.sandbox import Sandbox, choose_sandbox
@@ -37,6 +37,7 @@ def verified(
         python=Path(sys.executable),
         scratch=tmp_path,
         timeout=timeout,
+        left=lambda: 600.0,
         on_note=notes.append,
         watch=watch,
     )
@@ -86,6 +87,41 @@ except FileExistsError:
     found, notes = verified(text, tmp_path, timeout=10)
     assert marker.exists()
     assert found.holds and found.stopped == 0 and notes == []
+
+
+@pytest.mark.parametrize(
+    ("left", "limits"),
+    [
+        ([50.0] * 4 + [45.0, 44.0, 3.0, 2.0, 0.0, 0.0], [50.0] * 4 + [44.0, 2.0]),
+        ([0.0] * 9, [0.0] * 4),
+    ],
+    ids=["scarce", "none"],
+)
+def test_no_run_outlasts_what_is_left_of_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: list[float], limits: list[float]
+) -> None:
+    """However crowded the machine is: what was stopped is made again in that time, or says nothing."""
+    asked, rest = list[float](), iter(left)
+
+    def stopped(
+        repro: object, data: object, sandbox: object, python: object, folder: object, limit: float, *_: object
+    ) -> Run:
+        asked.append(limit)
+        return Run(None, "", limit)
+
+    monkeypatch.setattr("minimizer.engine.verify.clean_runs.run_once", stopped)
+    monkeypatch.setattr("minimizer.engine.verify.clean_runs.crowding", lambda: 8.0)
+    found = verify(
+        Repro(source="", lines=1, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: "),
+        None,
+        sandbox=choose_sandbox("off"),
+        python=Path(sys.executable),
+        scratch=tmp_path,
+        timeout=60,
+        left=lambda: next(rest, 0.0),
+    )
+    assert asked == limits
+    assert found.stopped == 4 and found.lacked_time
 
 
 def test_it_holds_in_the_sandbox_of_this_machine(tmp_path: Path) -> None:
