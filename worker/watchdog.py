@@ -14,7 +14,7 @@ from types import TracebackType
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 600.0
-"""Beyond its budget: the last runs of a repro have time limits of their own, and take longer on a crowded machine."""
+"""Beyond its budget, which the engine keeps by itself to a few seconds; a machine that swaps, or a disk that hangs, holds it up for longer."""
 SILENT_SECONDS = 60.0
 """From one look of the engine at a job that is not wanted any more to the next; it may wait half as long for a GPU to be free."""
 STATUS = os.EX_SOFTWARE

@@ -1,4 +1,4 @@
-"""Whole jobs: one that is killed in the middle of its reduction, one whose graph only PyTorch's own minifier has seen, and two that
+"""Whole jobs: one that is killed in the middle of its reduction, one whose reduction has no end, one whose graph only PyTorch's own minifier has seen, and two that
 lead that minifier astray (traps 12 and 13)."""
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from children import script
 
 from minimizer.engine.pipeline import minimize
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.graph import Check, Reduced
+from minimizer.engine.reduce.problem import Problem
 from minimizer.options import Options
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
@@ -33,6 +37,8 @@ config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
 torch.manual_seed(0)
 torch.compile(lambda x: torch.relu(x.sin() + 1).cos())(torch.randn(4, 16))
 """
+ENDLESS_BUDGET = 240
+"""Seconds for a job whose reduction has no end: survey and clean runs take a third of it on a machine that is not idle."""
 SPAWNS = """
 import torch
 import torch.multiprocessing
@@ -86,6 +92,34 @@ def test_a_killed_job_goes_on_from_its_last_accepted_step(tmp_path: Path) -> Non
     assert report["reduction"]["history"][: len(left["history"])] == left["history"]
     assert not checkpoint.exists()
     assert "has not been verified" not in repro.read_text()
+
+
+def test_a_job_whose_reduction_has_no_end_ends_in_time_with_a_verified_repro(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever eats the time, what is needed to write and verify the best so far is held back, and nothing outlasts the budget."""
+
+    def endless(program: Program, *, check: Check, **_: Any) -> Reduced[Program]:
+        problem = Problem(program, check=check, key=lambda one: (one.size,), on_step=lambda step, best: None, jobs=1)
+
+        def run() -> None:
+            while True:
+                check([program])
+
+        return Reduced.by(run, problem)
+
+    monkeypatch.setattr("minimizer.engine.graph_search.reduce", endless)
+    (tmp_path / "home").mkdir()
+    path, out = tmp_path / "home" / "script.py", tmp_path / "out"
+    path.write_text(SCRIPT)
+    report = minimize(
+        path, options=Options(budget=ENDLESS_BUDGET), settings=Settings(trial_jobs=2), sink=FolderSink(out)
+    )
+    assert report.status is Status.MINIMIZED and report.reason is None, report.summary
+    assert report.verification is not None and report.verification.holds
+    assert report.reduction is not None and not report.reduction.one_minimal
+    assert "a larger --budget may shrink it" in report.summary
+    assert report.timings["total"] <= ENDLESS_BUDGET + 10
 
 
 def test_a_graph_that_only_the_witness_has_found_is_taken_up(tmp_path: Path) -> None:
