@@ -6,6 +6,7 @@ suspect, a difference that a jump may have made of legal rounding, is asked part
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from minimizer.engine.checkpoint import Checkpoint
@@ -48,6 +49,9 @@ class WindowSearch:
         if case.otherwise is not None:
             return self._confirm(program, case.otherwise)
         located = self._confirmed(program)
+        if located is None and (weighted := self._weighted(program)) is not None:
+            program = weighted
+            located = self._confirmed(program)
         if located is None and (lowered := self._lowered(program)) is not None:
             program = lowered
             located = self._confirmed(program)
@@ -104,6 +108,14 @@ class WindowSearch:
         except ChildFailed as error:
             self._journal.note(f"The graph could not be traced into aten operators: {error}")
             return None
+
+    def _weighted(self, program: Program) -> Program | None:
+        """The program with the cotangents of the script's backward; None if it is of another failure, or cannot have them."""
+        if program.level != "dynamo" or self._case.signature.kind is not Kind.WRONG_GRADIENT:
+            return None
+        with suppress(ChildFailed):
+            return self._case.weighted()
+        return None
 
     def _confirmed(self, program: Program) -> Localized | None:
         """A window that fails in isolation, or None; for a flaky graph, a second attempt with a sequential oracle."""

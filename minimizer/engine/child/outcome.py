@@ -69,6 +69,8 @@ class Verdict(Loose):
     eager_error: Number = None
     differences: list[Difference] = Field(default_factory=list, max_length=10_000)
     note: Text = ""
+    mechanism: Literal["", "dropped_cast", "other_precision"] = ""
+    """How the fault came about, where the referee knows."""
     equals_itself: bool = False
     """For a fault: whether eager's values are known to equal themselves, which NaN does not."""
 

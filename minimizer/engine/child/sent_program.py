@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from minimizer.engine.child.protocol import MAX_DIMENSIONS, MAX_MODULES, MAX_NODES
@@ -31,6 +32,7 @@ def parse_program(data: Any) -> Program:
             setup=tuple(str(line) for line in data["setup"]),
             bodies=tuple(_body(item) for item in data["functions"]),
             compile_kwargs=tuple((identifier(k), str(v)) for k, v in data["compile_kwargs"].items()),
+            around=tuple(_context(text) for text in data.get("around", ())),
             grad=bool(data["grad"]),
             marked=bool(data.get("marked", False)),
         )
@@ -53,6 +55,17 @@ def _input(item: Any) -> Input:
         golden=_moment(item["golden"]) if "golden" in item else None,
         code=str(item["code"]) if "code" in item else None,
     )
+
+
+def _context(text: Any) -> str:
+    """The text of a context of autocast.
+
+    Raises:
+        ValueError: it is another text.
+    """
+    if re.fullmatch(r'torch\.autocast\("[a-z]+", (enabled=False|dtype=torch\.\w+)\)', str(text)) is None:
+        raise ValueError(f"no context of autocast: {str(text)[:80]!r}")
+    return str(text)
 
 
 def _moment(golden: Any) -> str:

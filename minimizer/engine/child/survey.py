@@ -44,7 +44,7 @@ class Survey:
         self._files: dict[frozenset[str], Path] = {}
 
     def program(self, level: str) -> Program:
-        """The held graph at a level, ``dynamo`` or ``aot``; later requests for golden values refer to that level."""
+        """The held graph at a level, ``dynamo``, ``weighted`` or ``aot``; later requests for golden values refer to that level."""
         self._files.clear()
         return parse_program(self._connection.ask(self._task, {"what": "program", "level": level}).get("program"))
 

@@ -81,6 +81,8 @@ def emit(
     known = _renamed(details or {}, {old.name: new.name for old, new in zip(program.inputs, named.inputs, strict=True)})
     attempts = idioms.attempts_for(rate)
     settings = list(own.settings)
+    if program.around and not (failure.kind is Kind.WRONG_GRADIENT and program.grad):
+        settings += map(_entered, program.around)  # no backward is compared, which would run outside of them
     if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
     function = "f" if "f" not in own.names else prose.fresh("function", set(own.names))
@@ -111,6 +113,11 @@ def emit(
         data_keys=inputs.data_keys(named),
         hang_after=idioms.hang_after(subject) if failure.kind is Kind.HANG else None,
     )
+
+
+def _entered(context: str) -> str:
+    """A statement that enters a context of autocast for all that follows."""
+    return f"{context}.__enter__()"
 
 
 def _spellings(program: Program, own: layout.Setup) -> Sequence[bool]:

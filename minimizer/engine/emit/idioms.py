@@ -149,7 +149,12 @@ def _values(subject: Subject) -> str:
 
 
 def _gradients(subject: Subject) -> str:
-    return _close(subject, subject.backward)
+    if not subject.program.around:
+        return _close(subject, subject.backward)
+    out, fn = subject.helpers["out"], subject.helpers["fn"]
+    call = f"with {', '.join(subject.program.around)}:\n    {out} = {subject.call(fn)}"
+    compared = _compared(replace(subject, fresh_inputs=True), lambda side: subject.gradients(out), lambda side: [call])
+    return _repeated(subject, f"{compared}\n{_assertion(subject.details)}\n")
 
 
 def _close(subject: Subject, measure: Callable[[str], str]) -> str:

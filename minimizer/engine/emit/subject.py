@@ -12,7 +12,7 @@ from minimizer.engine.program.arguments import Code, Ref, substitution
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.reduce.graph.generators import is_contiguous
 
-HELPERS = ("data", "describe", "fn", "raised", "run")
+HELPERS = ("data", "describe", "fn", "out", "raised", "run")
 """Names that the idioms bind, and that would shadow names of the script in the compiled code."""
 WAIT_FOR_GPU = "torch.cuda.synchronize()"
 
@@ -55,12 +55,16 @@ class Subject:
 
     def backward(self, side: str) -> str:
         """The expression for the gradients of one side."""
+        return self.gradients(self.call(side))
+
+    def gradients(self, call: str) -> str:
+        """The expression for the gradients of the result of a call."""
         wanted = self.details.get("gradients") or [
             i.name for i in self.program.inputs if i.meta and i.meta.requires_grad
         ]
         inputs = wanted[0] if len(wanted) == 1 else f"({', '.join(wanted)})"
         unused = ", allow_unused=True" if self.details.get("unused") else ""
-        return f"torch.autograd.grad({self._loss(self.call(side))}, {inputs}{unused})"
+        return f"torch.autograd.grad({self._loss(call)}, {inputs}{unused})"
 
     def run(self, side: str) -> str:
         """The call of one side, with the backward if that is what fails."""

@@ -59,7 +59,8 @@ class Signature:
 
     ``exception_type`` and ``message``: those of the root cause; the message without numbers, addresses and paths.
     ``where``: the innermost frame (file and function); for a hang the frame that never returns, empty if not known.
-    ``what``: the sort of difference. ``nonfinite``: NaN or infinities are part of it.
+    ``what``: the sort of difference. ``nonfinite``: NaN or infinities are part of it. ``mechanism``: how a difference comes about that
+    would be legal rounding otherwise; empty where a fault needs none.
     """
 
     kind: Kind
@@ -69,11 +70,13 @@ class Signature:
     what: str = ""
     signal: int | None = None
     nonfinite: bool = False
+    mechanism: str = ""
 
     @property
     def text(self) -> str:
         """A short stable name, for grouping."""
-        parts = (self.kind, self.exception_type, self.message, self.where, self.what, self.signal)
+        known = (self.kind, self.exception_type, self.message, self.where, self.what, self.signal)
+        parts = (*known, self.mechanism) if self.mechanism else known
         return f"{self.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
     def matches(self, other: Signature) -> bool:
@@ -87,7 +90,10 @@ class Signature:
         if self.kind.is_numeric:
             # A missing gradient and wrong values of one are different failures of the same kind. And an operator that
             # gives NaN may also differ slightly on finite values, which is another fault, if any.
-            return (self.what == ABSENT) == (other.what == ABSENT) and (other.nonfinite or not self.nonfinite)
+            is_known = self.mechanism in ("", other.mechanism)
+            return (
+                is_known and (self.what == ABSENT) == (other.what == ABSENT) and (other.nonfinite or not self.nonfinite)
+            )
         told = [(self.message, other.message), (self.where, other.where)]
         is_known = any(one for one, _ in told)
         return self.exception_type == other.exception_type and (
@@ -124,7 +130,7 @@ def verdict_signature(verdict: Verdict) -> Signature:
     kind = Kind(verdict.kind or "wrong_output")
     first = next((d for d in verdict.differences if d.kind == kind), None)
     nonfinite = any(d.what in NONFINITE for d in verdict.differences)
-    return Signature(kind, what=first.what if first else "value", nonfinite=nonfinite)
+    return Signature(kind, what=first.what if first else "value", nonfinite=nonfinite, mechanism=verdict.mechanism)
 
 
 def signature_of(outcome: Outcome) -> Signature | None:
@@ -340,6 +346,7 @@ class Oracle:
             "inputs": [_input(i, program.marks(i)) for i in program.inputs],
             "golden_files": [str(self.survey.golden(keys))] if keys else [],
             "compile_kwargs": ", ".join(f"{key}={value}" for key, value in program.compile_kwargs),
+            "around": program.around,
             "grad": program.grad,
             "tolerance": self.tolerance,
         }

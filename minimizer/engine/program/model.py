@@ -153,6 +153,8 @@ class Program:
     """The bodies of its higher-order operators; a body that another uses comes before that one."""
     compile_kwargs: tuple[tuple[str, str], ...] = ()
     """Keyword arguments of ``torch.compile``, as source text."""
+    around: tuple[str, ...] = ()
+    """Contexts in which it is called, as source text; its backward runs outside of them, as behind a block of autocast."""
     grad: bool = False
     """Whether it runs with gradients enabled; if not, under ``torch.no_grad()``."""
     marked: bool = False
@@ -268,6 +270,7 @@ class Program:
             program.setup,
             [[body.name, body.parameters, _nodes_key(body.nodes), encode(body.result)] for body in program.called],
             program.compile_kwargs,
+            program.around,
             program.grad,
             [program.marks(i) for i in program.inputs],
         ]
@@ -289,6 +292,7 @@ def as_json(program: Program) -> dict[str, Any]:
         "level": program.level,
         "setup": program.setup,
         "compile_kwargs": dict(program.compile_kwargs),
+        "around": program.around,
         "grad": program.grad,
         "marked": program.marked,
     }

@@ -9,6 +9,7 @@ WORDS = {
     "bypass": "operations bypassed",
     "classes": "classes left out",
     "compile arguments": "arguments of torch.compile left out",
+    "contexts": "fewer blocks of autocast around the call",
     "dimensions": "fewer dimensions",
     "drop nodes": "operations taken out",
     "dtypes": "float32 in place of other dtypes",

@@ -69,6 +69,14 @@ class Case:
         """Whether it ranks below every other failure: only the layout differs, and the script does not check that."""
         return self.is_layout and not self.is_asserted
 
+    def weighted(self) -> Program:
+        """The graph with its outputs multiplied by the cotangents of the held backward, in the form of `Program.as_compiled`.
+
+        Raises:
+            ChildFailed: it has no such form.
+        """
+        return replace(self.survey.program("weighted"), setup=self.program.setup).as_compiled()
+
     def lowered(self) -> Program:
         """The graph in aten operators, in the form of `Program.as_compiled`.
 

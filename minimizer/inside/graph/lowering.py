@@ -13,21 +13,26 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_leaves
 
 from ..values import snapshot
 from ..values.rounding import tensors
-from .graphs import MADE, Opaque, is_symbolic, tensor_meta, to_json
+from ..values.snapshot import GlobalState
+from .graphs import MADE, Opaque, copy_graph, is_symbolic, tensor_meta, to_json
 from .launches import launches_in
 
 
 def lower(
-    module: fx.GraphModule, inputs: list[Any], cotangents: Sequence[torch.Tensor] | None = None
+    module: fx.GraphModule,
+    inputs: list[Any],
+    cotangents: Sequence[torch.Tensor] | None = None,
+    behind: GlobalState | None = None,
 ) -> tuple[fx.GraphModule, list[Any]]:
     """Trace ``module`` on copies of ``inputs`` into aten operators.
 
     Returns the graph and the values of its placeholders (``inputs``, then ``cotangents``). ``cotangents`` belong to the
     outputs that require grad, in order; gradients of the inputs that require grad are returned after the outputs. Where the
-    graph has symbols the result has them too, unless its control flow depends on values.
+    graph has symbols the result has them too, unless its control flow depends on values. ``behind``: the switches of the backward.
     """
     interpreter = _Flat(module)
     wanted = [value.requires_grad if isinstance(value, torch.Tensor) else False for value in inputs]
@@ -43,7 +48,8 @@ def lower(
         roots = [output for output in outputs if output.requires_grad]
         _number_backward(roots)
         sources = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
-        gradients = torch.autograd.grad(roots, sources, list(tangents), allow_unused=True)
+        with behind.casting() if behind is not None else contextlib.nullcontext():
+            gradients = torch.autograd.grad(roots, sources, list(tangents), allow_unused=True)
         return [*outputs, *(gradient for gradient in gradients if gradient is not None)]
 
     values = snapshot.clone([*inputs, *(cotangents or ())])
@@ -101,6 +107,7 @@ def write_down(
     level: str,
     called_from: list[Any] | None,
     cotangents: Sequence[torch.Tensor] | None,
+    behind: GlobalState | None = None,
 ) -> tuple[fx.GraphModule, list[Any], dict[str, Any]]:
     """A captured graph as data (`graphs.to_json`), with the graph and the inputs that this data describes.
 
@@ -108,13 +115,19 @@ def write_down(
         module: the graph as Dynamo captured it.
         inputs: those of the call; not changed.
         rng: the random state before the call.
-        level: ``dynamo`` or ``aot``; ``auto`` takes the Dynamo graph if source text can name all of it.
+        level: ``dynamo`` or ``aot``; ``auto`` takes the Dynamo graph if source text can name all of it. ``weighted``: the Dynamo graph
+            with its cotangents in it (`weighted`).
         called_from: the user's line that calls it; see `graphs.to_json`.
         cotangents: of a call whose backward is part of the graph, at AOT level.
+        behind: the switches of that backward; None: those of the call.
 
     Raises:
-        Opaque: ``level`` is ``dynamo``, and source text cannot name all of it.
+        Opaque: ``level`` is ``dynamo`` or ``weighted``, and source text cannot name all of it.
     """
+    if level == "weighted":
+        snapshot.set_rng_state(rng)
+        module, inputs = weighted(module, inputs, cotangents or ())
+        level = "dynamo"
     try:
         if level == "aot":
             raise Opaque("asked for")
@@ -129,8 +142,43 @@ def write_down(
         if any(launches_in(module)):
             raise Opaque("kernels that the script launches are no aten operators") from None
         snapshot.set_rng_state(rng)
-        module, inputs = lower(module, inputs, cotangents)
+        module, inputs = lower(module, inputs, cotangents, behind)
         return module, inputs, to_json(module.graph, inputs, called_from=called_from, level="aot")
+
+
+def weighted(
+    module: fx.GraphModule, inputs: list[Any], cotangents: Sequence[torch.Tensor]
+) -> tuple[fx.GraphModule, list[Any]]:
+    """A graph whose sum of outputs has the gradients that ``module`` has for these cotangents, and its inputs.
+
+    Each output that requires a gradient is multiplied by its cotangent, which becomes an input; the others are left out. So a fault
+    that depends on the cotangents, such as an overflow, shows in a program that does not name them.
+
+    Raises:
+        Opaque: an output of the graph is no value of a node, or the cotangents belong to other outputs.
+    """
+    graph = copy_graph(module.graph)
+    result = fx.GraphModule(module, graph)
+    annotate(result, inputs)
+    (output,) = graph.find_nodes(op="output")
+    leaves = [leaf for leaf in tree_leaves(output.args[0]) if isinstance(leaf, fx.Node)]
+    made = [(leaf, leaf.meta.get(MADE)) for leaf in leaves]
+    roots = [leaf for leaf, meta in made if isinstance(meta, dict) and meta["requires_grad"]]
+    if len(roots) != len(cotangents) or not roots:
+        raise Opaque("outputs without a node")
+    products = []
+    for number, root in enumerate(roots):
+        with graph.inserting_before(next(iter(graph.nodes))):
+            weight = graph.placeholder(f"weight_{number}")
+        with graph.inserting_before(output):
+            products.append(graph.call_function(torch.mul, (root, weight)))
+        products[-1].meta = {key: root.meta[key] for key in ("nn_module_stack", "stack_trace") if key in root.meta}
+    output.args = (tuple(products),)
+    # Each placeholder was put before the earlier ones.
+    values = [*reversed([cotangent.detach() for cotangent in cotangents]), *inputs]
+    result.recompile()
+    annotate(result, values)
+    return result, values
 
 
 def _requiring(values: list[Any], wanted: list[bool]) -> list[Any]:

@@ -6,11 +6,12 @@ import copy
 import importlib
 import operator
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..values.snapshot import matmul_precision
+from ..values.snapshot import Autocast, global_state, matmul_precision
 from .graphs import Opaque, literal
 from .names import global_name, path_of_global
 
@@ -147,11 +148,27 @@ def _torch_state() -> list[str]:
         lines.append(f"torch.set_num_threads({torch.get_num_threads()})")
     if torch.is_inference_mode_enabled():  # bound to a name, since the mode ends when its object dies
         lines.append("inference = torch.inference_mode(); inference.__enter__()")
-    for device in ("cpu", "cuda"):
-        if torch.is_autocast_enabled(device):
-            lines.append(f'torch.set_autocast_enabled("{device}", True)')
-            lines.append(f'torch.set_autocast_dtype("{device}", {torch.get_autocast_dtype(device)})')
+    return [*lines, *autocast_lines(global_state().autocast)]
+
+
+def autocast_lines(casts: Sequence[Autocast]) -> list[str]:
+    """Statements that switch autocast on where it is on, for all that follows."""
+    lines = []
+    for cast in casts:
+        if cast.enabled:
+            lines.append(f'torch.set_autocast_enabled("{cast.device_type}", True)')
+            lines.append(f'torch.set_autocast_dtype("{cast.device_type}", {cast.dtype})')
     return lines
+
+
+def contexts(inside: Sequence[Autocast], outside: Sequence[Autocast]) -> list[str]:
+    """Expressions for the contexts that switch autocast as ``inside``, where it is as ``outside``."""
+    other = [cast for cast, around in zip(inside, outside, strict=True) if cast != around]
+    return [
+        f'torch.autocast("{cast.device_type}", {f"dtype={cast.dtype}" if cast.enabled else "enabled=False"})'
+        for cast in other
+        if cast.enabled or any(around.enabled for around in outside if around.device_type == cast.device_type)
+    ]
 
 
 def _precisions() -> list[str]:

@@ -40,7 +40,8 @@ class Call:
 
     ``inputs``: before the call; no run changes them. ``rng``: from ``snapshot.rng_state``. ``random``: both sides draw the same
     random numbers (``fallback_random``), so that random values are judged too. ``tolerance``: ``rtol`` and ``atol`` of the
-    script's own comparison, which then decides; None: the referee's rules decide.
+    script's own comparison, which then decides; None: the referee's rules decide. ``backward``: the switches under which its backward
+    runs, of which autocast's count; None: those of the call.
     """
 
     function: Function
@@ -49,6 +50,7 @@ class Call:
     switches: GlobalState
     random: bool = False
     tolerance: Mapping[str, Any] | None = None
+    backward: GlobalState | None = None
 
     @classmethod
     def now(cls, function: Function, inputs: Sequence[Any], **options: Any) -> Call:
@@ -57,9 +59,8 @@ class Call:
 
     def behind(self, cotangents: Sequence[Tensor] | None) -> GradientCall:
         """The same call with its backward. ``cotangents``: one for each output that requires a gradient; None: ones."""
-        return GradientCall(
-            self.function, self.inputs, self.rng, self.switches, self.random, self.tolerance, cotangents=cotangents
-        )
+        known = {name: getattr(self, name) for name in Call.__dataclass_fields__}
+        return GradientCall(**known, cotangents=cotangents)
 
     @contextlib.contextmanager
     def started(self) -> Iterator[None]:
@@ -105,4 +106,6 @@ class GradientCall(Call):
                 weights = [torch.ones_like(output) for output in outputs]
             else:
                 weights = [c.to(output.dtype) for c, output in zip(given, outputs, strict=True)]
-            return Side(None, (), list(torch.autograd.grad(outputs, edges, weights, allow_unused=True)))
+            # A script that follows PyTorch's advice leaves autocast before it calls the backward.
+            with self.switches.casting() if self.backward is None else self.backward.casting():
+                return Side(None, (), list(torch.autograd.grad(outputs, edges, weights, allow_unused=True)))

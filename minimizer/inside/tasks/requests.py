@@ -49,6 +49,8 @@ class TrialRequest(Switched):
     golden_files: Sequence[str]
     """Files with golden values, for ``torch.load(weights_only=True)``."""
     compile_kwargs: str
+    around: Sequence[str] = ()
+    """Expressions for the contexts in which the function is called; its backward runs outside of them."""
     grad: bool
     tolerance: Mapping[str, Any] | None
     """None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``."""

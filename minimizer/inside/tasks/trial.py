@@ -95,10 +95,21 @@ class Trial:
             yield Outcome(Ending.NONDETERMINISTIC)
 
     def call_of(self, function: Any, inputs: list[Any]) -> Call:
-        """A call from the current random and global state, with the grad mode and the tolerance of the request."""
-        switches = replace(snapshot.global_state(), grad=self._request.grad)
-        tolerance, random = self._request.tolerance, shares_random_numbers()
-        return Call(function, inputs, snapshot.rng_state(), switches, random=random, tolerance=tolerance)
+        """A call from the current random and global state, with the contexts, the grad mode and the tolerance of the request."""
+        request, outside = self._request, snapshot.global_state()
+        with contextlib.ExitStack() as stack:
+            for context in request.around:
+                stack.enter_context(eval(context, {"torch": torch}))
+            switches = replace(snapshot.global_state(), grad=request.grad)
+        return Call(
+            function,
+            inputs,
+            snapshot.rng_state(),
+            switches,
+            random=shares_random_numbers(),
+            tolerance=request.tolerance,
+            backward=outside if request.around else None,
+        )
 
     def _is_steady(self, call: Call, wrong: set[str]) -> bool:
         """Whether eager is deterministic; if not, a flaky failure is not the compiler's."""

@@ -238,17 +238,24 @@ class GlobalState:
             stack.enter_context(_no_compiled_autograd())
             stack.enter_context(torch.inference_mode(self.inference))
             stack.enter_context(torch.set_grad_enabled(self.grad))
+            stack.enter_context(self.casting())
+            if not self.torch_function:
+                stack.enter_context(torch._C.DisableTorchFunctionSubclass())
+            if self.default_device != before.default_device:
+                stack.enter_context(self.default_device)
+            stack.enter_context(transforms.left_again())
+            yield
+
+    @contextlib.contextmanager
+    def casting(self) -> Iterator[None]:
+        """Run the body under these switches of autocast, of all devices, and leave all others as they are."""
+        with contextlib.ExitStack() as stack:
             for cast in self.autocast:
                 stack.enter_context(
                     torch.autocast(
                         cast.device_type, dtype=cast.dtype, enabled=cast.enabled, cache_enabled=self.autocast_cache
                     )
                 )
-            if not self.torch_function:
-                stack.enter_context(torch._C.DisableTorchFunctionSubclass())
-            if self.default_device != before.default_device:
-                stack.enter_context(self.default_device)
-            stack.enter_context(transforms.left_again())
             yield
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from ..graph import state
 from ..referee.call import Call, Function, GradientCall, Side
 from ..values.rounding import tensors
-from ..values.snapshot import has_plain_storage
+from ..values.snapshot import GlobalState, global_state, has_plain_storage
 from .captured import CapturedGraph
 
 MOST_BACKWARD = 256
@@ -31,9 +33,11 @@ class BackwardCall:
         self._cotangents: dict[int, torch.Tensor] = {}
         self.ran_unseen = False
         """Whether compiled autograd ran its backward without our hooks; the replay then takes ones as cotangents."""
+        self._switches: GlobalState | None = None
+        """The switches of the script's backward: those when its first cotangent arrived. None until then."""
         outputs = [output for output in tensors(actual) if output.requires_grad]
         self._outputs = [(_outline(output), output.device) for output in outputs]
-        self.setup = graph.setup_lines() if outputs else ([], [])
+        self._setup = graph.setup_lines() if outputs else ([], [])
         """`state.setup_lines` at the time of the call; empty if no backward can come."""
         self._keepers: list[weakref.ref[Any]] = []
         for index, output in enumerate(outputs):
@@ -54,26 +58,45 @@ class BackwardCall:
     def replay(self) -> GradientCall:
         """The call with its backward: cotangents from the script's backward, zeros for outputs without one (ones if it ran unseen)."""
         missing = torch.zeros_like if self._cotangents else torch.ones_like
-        return self._call.behind(
+        return replace(self._call, backward=self._switches).behind(
             [
                 self._cotangents[index] if index in self._cotangents else missing(outline, device=device)
                 for index, (outline, device) in enumerate(self._outputs)
             ]
         )
 
+    def surroundings(self) -> tuple[list[str], list[str], list[str]]:
+        """`state.setup_lines` for the backward, and the contexts under which the call itself is made there (`state.contexts`)."""
+        lines, opaque = self._setup
+        call, behind = self._call.switches.autocast, (self._switches or self._call.switches).autocast
+        if call == behind:
+            return lines, opaque, []
+        other = state.autocast_lines(call)
+        lines = [line for line in lines if line not in other]
+        return [*lines, *state.autocast_lines(behind)], opaque, state.contexts(call, behind)
+
+    def runs_unseen(self) -> None:
+        """Record that compiled autograd runs its backward now."""
+        self.ran_unseen = True
+        self._switches = self._switches or global_state()
+
     def compiled(self, replay: GradientCall) -> Side:
         """Run the replay compiled; its gradients."""
         return self.graph.lifted.run(replay, self._compiled)
 
     def _keeper(self, index: int) -> Callable[[torch.Tensor | None], None]:
-        cotangents = self._cotangents
+        call = weakref.ref(self)  # the hook must not keep the call alive, nor its inputs
 
         def keep(cotangent: torch.Tensor | None) -> None:
             # Compiled autograd traces hooks: this one must add no operations to its graphs.
-            if not torch.compiler.is_compiling() and cotangent is not None:
-                cotangents[index] = cotangent.detach().clone()
+            if not torch.compiler.is_compiling() and cotangent is not None and (kept := call()) is not None:
+                kept._arrived(index, cotangent)
 
         return keep
+
+    def _arrived(self, index: int, cotangent: torch.Tensor) -> None:
+        self._switches = self._switches or global_state()
+        self._cotangents[index] = cotangent.detach().clone()
 
 
 def _outline(output: torch.Tensor) -> torch.Tensor:
@@ -115,7 +138,7 @@ class Backwards:
     def run_unseen(self) -> None:
         """Record that compiled autograd ran a backward; it is taken to be that of all calls that wait for one."""
         for call in self._calls:
-            call.ran_unseen = True
+            call.runs_unseen()
 
     @property
     def is_awaited(self) -> bool:

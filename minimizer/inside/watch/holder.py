@@ -77,7 +77,7 @@ class Holder:
         def serve() -> None:
             at.health = self._health.found()
             with call.switches.applied(), torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs the graph
-                setup = graph.setup_lines() if backward is None else backward.setup
+                setup = (*graph.setup_lines(), []) if backward is None else backward.surroundings()
                 held = HeldCall(graph, call, setup, instance, self._earlier)
                 held.serve(at, self._line.channel)
 
@@ -91,12 +91,12 @@ class HeldCall:
         self,
         graph: CapturedGraph,
         call: Call,
-        setup: tuple[list[str], list[str]],
+        setup: tuple[list[str], list[str], list[str]],
         instance: str,
         earlier: Sequence[Recipe],
     ) -> None:
         self._graph, self._call, self._instance = graph, call, instance
-        self._setup, self._opaque = setup
+        self._setup, self._opaque, self._around = setup
         self._earlier = earlier
         self._golden: GoldenGraph | None = None
 
@@ -147,7 +147,7 @@ class HeldCall:
         return {"statements": made.statements, "values": {name: made.values[at] for name, at in named.items()}}
 
     def _program(self, level: str) -> Message:
-        """The graph as data at a level (``dynamo``, ``aot``; ``auto`` prefers dynamo); later golden values refer to this graph."""
+        """The graph as data at a level (see `write_down`; ``auto`` prefers dynamo); later golden values refer to this graph."""
         try:
             module, inputs, body = write_down(
                 self._graph.module,
@@ -156,9 +156,10 @@ class HeldCall:
                 level=level,
                 called_from=self._graph.called_from,
                 cotangents=self._call.cotangents if isinstance(self._call, GradientCall) else None,
+                behind=self._call.backward,
             )
         except Opaque as opaque:
-            if level == "dynamo":
+            if level in ("dynamo", "weighted"):
                 return {"error": str(opaque)}
             raise
         for node in body["nodes"]:  # from the root of the model, not from what was compiled
@@ -171,6 +172,7 @@ class HeldCall:
         backend = self._graph.backend
         return {
             "setup": [*(f"import {module}" for module in modules_of(self._graph.module)), *self._setup],
+            "around": self._around,
             "opaque_settings": self._opaque,
             "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
             "grad": self._call.switches.grad and level == "dynamo",

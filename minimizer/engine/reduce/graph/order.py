@@ -23,7 +23,7 @@ def sort_key(program: Program) -> SortKey:
         sum(i.golden is not None for i in program.inputs),
         len(program.outputs),
         len(program.setup) + len(program.called),
-        len(program.compile_kwargs) + sum(len(program.marks(i)) for i in program.inputs),
+        len(program.compile_kwargs) + len(program.around) + sum(len(program.marks(i)) for i in program.inputs),
         int(program.grad) + sum(i.meta.requires_grad for i in program.inputs if i.meta is not None),
         sum(i.meta.numel for i in program.inputs if i.meta is not None),
         sum(rank(i) for i in program.inputs),
@@ -36,4 +36,4 @@ def _text_length(program: Program) -> int:
     canonical = program.renamed()
     body = [[node.target, encode(node.args), encode(dict(node.kwargs))] for node in canonical.nodes]
     codes = [i.code for i in program.inputs]
-    return len(json.dumps([body, codes, program.setup, program.compile_kwargs]))
+    return len(json.dumps([body, codes, program.setup, program.compile_kwargs, program.around]))

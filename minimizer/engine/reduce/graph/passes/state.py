@@ -17,13 +17,14 @@ Part = TypeVar("Part")
 
 
 def state(problem: ProgramProblem) -> None:
-    """Drop setup lines, arguments of ``torch.compile`` and dynamic marks, and turn gradients off.
+    """Drop setup lines, arguments of ``torch.compile``, contexts and dynamic marks, and turn gradients off.
 
-    Invariant: when nothing changes, no single line, argument, mark or ``requires_grad`` could go, nor gradients as a
+    Invariant: when nothing changes, no single line, argument, context, mark or ``requires_grad`` could go, nor gradients as a
     whole.
     """
     problem.shrink(problem.best.setup, without_setup, "setup")
     problem.shrink(problem.best.compile_kwargs, without_compile_kwargs, "compile arguments")
+    problem.shrink(problem.best.around, without_contexts, "contexts")
     problem.shrink(marks(problem.best), without_marks, "dynamic marks")
     if problem.best.grad:
         problem.first([without_grad(problem.best), replace(problem.best, grad=False)], "gradients")
@@ -50,6 +51,11 @@ def without_setup(program: Program, lines: Sequence[str]) -> Program:
 def without_compile_kwargs(program: Program, arguments: Sequence[tuple[str, str]]) -> Program:
     """The program without these arguments of ``torch.compile``."""
     return replace(program, compile_kwargs=_minus(program.compile_kwargs, arguments))
+
+
+def without_contexts(program: Program, contexts: Sequence[str]) -> Program:
+    """The program called outside of these contexts."""
+    return replace(program, around=_minus(program.around, contexts))
 
 
 def marks(program: Program) -> list[tuple[str, int]]:

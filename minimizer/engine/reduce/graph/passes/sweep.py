@@ -15,6 +15,7 @@ from minimizer.engine.reduce.graph.passes.shapes import smaller_sizes
 from minimizer.engine.reduce.graph.passes.state import (
     marks,
     without_compile_kwargs,
+    without_contexts,
     without_grad,
     without_marks,
     without_requires_grad,
@@ -44,6 +45,8 @@ def singles(program: Program) -> Iterator[Program | None]:
         yield without_setup(program, [line])
     for argument in program.compile_kwargs:
         yield without_compile_kwargs(program, [argument])
+    for context in program.around:
+        yield without_contexts(program, [context])
     for mark in marks(program):
         yield without_marks(program, [mark])
     yield without_grad(program) if program.grad else None
