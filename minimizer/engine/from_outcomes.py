@@ -169,16 +169,24 @@ def _module(nodes: Sequence[Node]) -> tuple[str, str]:
     return path, next((node.module_class for node in nodes if node.module == path), "")
 
 
+def tell_mechanism(failure: Failure, verdict: Verdict | None) -> None:
+    """Fill in how a fault of precision came about; both are empty for other faults."""
+    failure.mechanism = (verdict.mechanism or None) if verdict is not None else None
+    failure.object = verdict.rule.partition(": ")[2] if verdict is not None and verdict.mechanism else ""
+
+
 def failure_of(outcome: Outcome, signature: Signature) -> Failure:
     """The failure that a trial shows, where it differs from the one that the script ended with."""
     error = outcome.exception
-    return Failure(
+    failure = Failure(
         kind=signature.kind,
         exception_type=error.root_type if error else None,
         message=message_of(error, outcome.verdict),
         signature=signature.text,
         layout_only=outcome.is_layout_only,
     )
+    tell_mechanism(failure, outcome.verdict)
+    return failure
 
 
 def _is_nonfinite(verdict: Verdict | None) -> bool:
@@ -231,6 +239,8 @@ def verdict_sentence(report: Report) -> str:
         "wrong_metadata": "gives a result of the wrong kind",
     }[failure.kind]
     sentence = f"torch.compile ({failure.stage}) {what}: {operators}{where}."
+    if failure.of_precision:
+        sentence = f"torch.compile ({failure.stage}) {failure.of_precision}: {operators}{where} ({failure.object})."
     if failure.layout_only:
         sentence = f"Values equal, memory layout differs: torch.compile ({failure.stage}) gives other strides for {operators}{where}."
     if failure.stage is Stage.CUSTOM_OP:

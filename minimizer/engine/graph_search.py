@@ -20,7 +20,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.ladder import climb
 from minimizer.engine.diagnose.operator_contract import broken_operator
 from minimizer.engine.draft import ALWAYS, Result, Writer, always
-from minimizer.engine.from_outcomes import culprit_of
+from minimizer.engine.from_outcomes import culprit_of, tell_mechanism
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle, also_seen, signature_of
@@ -296,6 +296,7 @@ class Search:
         assert report.failure is not None and report.reduction is not None
         with self._journal.step(Step.BLAME):
             report.failure.stage, report.ladder, measured = climb(program, oracle)
+            tell_mechanism(report.failure, measured.outcome.verdict)
             operators = oracle.operators(program)
             if report.reduction.level == "dynamo":
                 report.reduction.aot_nodes_after = len(operators)

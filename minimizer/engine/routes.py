@@ -23,7 +23,7 @@ from minimizer.engine.diagnose import Patient
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.diagnose.trials import ProgramTrials
 from minimizer.engine.draft import Result
-from minimizer.engine.from_outcomes import source_of
+from minimizer.engine.from_outcomes import source_of, tell_mechanism
 from minimizer.engine.graph_search import Repeat, Search
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.graph.public_names import is_public
@@ -306,6 +306,7 @@ class Routes:
             layout_only=case.layout_only,
             reproducibility=Reproducibility(failed=1, runs=case.runs),
         )
+        tell_mechanism(report.failure, case.verdict)
         self.journal.event("failure", failure=report.failure.model_dump(mode="json"))
 
 

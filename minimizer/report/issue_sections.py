@@ -80,7 +80,7 @@ def _titled(report: Report, subject: str) -> str:
     failure = report.failure
     assert failure is not None
     said = f"{subject} {_does(failure)}"
-    if failure.mechanism is not None:
+    if failure.is_between_graphs:
         said = f"torch.compile {_does(failure)}"
     elif failure.kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR) and failure.exception_type:
         verb = "fails to compile" if failure.kind is Kind.COMPILE_ERROR else "raises only when compiled"
@@ -88,7 +88,7 @@ def _titled(report: Report, subject: str) -> str:
     elif failure.kind is Kind.CRASH and (signal := re.search(r"\bSIG[A-Z]+\b", failure.message)):
         said = f"{subject} crashes ({signal[0]})"
     device = report.environment.get("device", "")
-    if failure.kind.is_numeric and failure.mechanism is None and device:
+    if failure.kind.is_numeric and not failure.is_between_graphs and device:
         said += f" on {device.upper()}"
     return f"[{AREAS.get(failure.stage, 'torch.compile')}] {said}"
 
@@ -109,8 +109,8 @@ def description(report: Report, repro: str) -> str:
     failure, found = report.failure, report.verification
     assert failure is not None and found is not None
     rate, device = failure.reproducibility, report.environment.get("device")
-    what = "`torch.compile`" if failure.mechanism else subject(report, repro, code)
-    under = "" if failure.mechanism else " under `torch.compile`"
+    what = "`torch.compile`" if failure.is_between_graphs else subject(report, repro, code)
+    under = "" if failure.is_between_graphs else " under `torch.compile`"
     said = [f"{what[0].upper()}{what[1:]} {escape(_does(failure))}{under}{f' on {escape(device)}' if device else ''}."]
     if injected := INJECTED.search(repro):
         said.append(
@@ -121,7 +121,7 @@ def description(report: Report, repro: str) -> str:
         f"The reproducer fails in {found.failed_same} of {found.runs} clean {processes} and passes with `TORCHDYNAMO_DISABLE=1`; "
         f"the script that it was reduced from failed in {rate.failed} of {counted(rate.runs, 'run')}."
     )
-    if failure.stage in sections.STAGES and failure.mechanism is None and report.ladder:
+    if failure.stage in sections.STAGES and not failure.is_between_graphs and report.ladder:
         said.append(
             f"On the ladder of backends {sections.STAGES[failure.stage]} is the first to fail{_elsewise(report)}."
         )
@@ -227,6 +227,8 @@ def without_paths(text: str) -> str:
 
 
 def _does(failure: Failure) -> str:
+    if failure.of_precision:
+        return failure.of_precision
     if failure.mechanism is not None:
         return MECHANISMS[failure.mechanism].format(what=failure.object or "what it was compiled for")
     return OTHER_LAYOUT if failure.layout_only else DOES[failure.kind]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +22,15 @@ class Reproducibility(Part):
 
 
 Mechanism = Literal[
-    "lost_mutation", "stale_guard", "leaked_state", "wrong_order", "skipped_handler", "missed_hook", "late_read", "wrong_constant"
+    "lost_mutation", "stale_guard", "leaked_state", "wrong_order", "skipped_handler", "missed_hook", "late_read", "wrong_constant",
+    "dropped_cast", "other_precision",
 ]  # fmt: skip
-"""How a fault that no graph shows came about."""
+"""How a fault that no graph shows came about; or one of a graph that passes for rounding otherwise."""
+OF_PRECISION: Mapping[str, str] = {
+    "dropped_cast": "drops a cast that the program asks for",
+    "other_precision": "computes in a narrower dtype than eager",
+}
+"""The mechanisms of faults that a graph shows, and what compiled code does there."""
 
 
 class Failure(Part):
@@ -38,11 +44,21 @@ class Failure(Part):
         "or a hang the stacks of all threads. At most about 60 lines; `traceback.txt` has all where there are more.",
     )
     signature: str = ""
-    mechanism: Mechanism | None = Field(None, description="How a fault between graphs came about.")
-    object: str = Field("", description="What is otherwise with the compiler, where that lies between graphs.")
+    mechanism: Mechanism | None = Field(None, description="How a fault between graphs, or of precision, came about.")
+    object: str = Field("", description="What is otherwise with the compiler, where the mechanism is known.")
     source: Source | None = Field(None, description="The call after which that is seen.")
     layout_only: bool = Field(False, description="All values are equal, and only strides differ.")
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
+
+    @property
+    def of_precision(self) -> str:
+        """What compiled code does, if it is a fault of precision; else empty."""
+        return OF_PRECISION.get(self.mechanism or "", "")
+
+    @property
+    def is_between_graphs(self) -> bool:
+        """Whether it is one that no graph shows, and whose mechanism is known."""
+        return self.mechanism is not None and not self.of_precision
 
 
 class ScriptError(Part):

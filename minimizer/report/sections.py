@@ -138,7 +138,7 @@ def error_logs(report: Report) -> str:
 
 def _of_what(failure: Failure) -> str:
     """Whose words a message is in: a script that is wrong without a word has none."""
-    is_ours = failure.kind.is_numeric and failure.exception_type is None and failure.mechanism is None
+    is_ours = failure.kind.is_numeric and failure.exception_type is None and not failure.is_between_graphs
     return "The first difference in what a graph of the script returns" if is_ours else "What the script showed"
 
 

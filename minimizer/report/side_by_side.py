@@ -9,7 +9,7 @@ from minimizer.report.safe_markdown import code, escape, table
 def side_by_side(report: Report) -> str:
     """The section of the report; empty for other failures."""
     failure = report.failure
-    if failure is None or failure.mechanism is None:
+    if failure is None or failure.mechanism is None or not failure.is_between_graphs:
         return ""
     place = f" Line {failure.source.line}: {code(failure.source.code)}" if failure.source is not None else ""
     first = f"{code(failure.mechanism)}: {escape(report.culprits[0].what)}.{place}"

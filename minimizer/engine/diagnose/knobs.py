@@ -74,6 +74,7 @@ KNOBS = (
     Knob(f"{INDUCTOR}.max_autotune", OTHER_BOOL, 2, "cuda"),
     Knob(f"{INDUCTOR}.coordinate_descent_tuning", OTHER_BOOL, 2, "cuda"),
     Knob(f"{INDUCTOR}.fallback_random", OTHER_BOOL, 2),
+    Knob("torch._functorch.config.backward_pass_autocast", ('"off"', '"same_as_forward"'), 0),
     Knob("torch._functorch.config.cse", OTHER_BOOL),
     Knob("torch._dynamo.config.assume_static_by_default", OTHER_BOOL, 2),
     Knob("torch._dynamo.config.specialize_float", OTHER_BOOL, 2),

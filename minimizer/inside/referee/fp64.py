@@ -1,13 +1,14 @@
 """The fp64 truth: a rerun of the program in double precision, for programs whose meaning does not depend on precision.
 
-All floating operands are float64, whatever the program casts to; complex ones are complex128. Random numbers are those of the
-eager run. A program whose meaning depends on precision (``nextafter``, bits of floats, ``finfo`` constants, branches on a
-dtype) has no such truth, and the exception says why.
+All floating operands are float64, whatever the program casts to, unless its explicit casts are kept (`casts`); complex ones are
+complex128. Random numbers are those of the eager run. A program whose meaning depends on precision (``nextafter``, bits of floats,
+``finfo`` constants, branches on a dtype) has no such truth, and the exception says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.utils._pytree import tree_map
 from ..values import bodies
 from ..values.rounding import NATIVE_DROPOUT, call_and_see_draws, is_inexact, operator_name, tensors, written_operands
 from ..values.snapshot import clone
+from .casts import KeptCasts
 from .jumps import SameJumps
 from .provenance import Calls, MarkedRun
 
@@ -67,6 +69,7 @@ def run(
     marked: MarkedRun,
     calls: Calls,
     jumps: SameJumps | None = None,
+    kept: KeptCasts | None = None,
 ) -> Any:
     """Run the program on widened inputs.
 
@@ -76,6 +79,7 @@ def run(
         marked: the eager run, with the random numbers that it drew.
         calls: the torch calls of the eager run.
         jumps: the jumps to take; None: as double precision decides.
+        kept: the explicit casts to keep; None: none is.
 
     Raises:
         InvalidInFp64: there is no such truth; the message says why.
@@ -87,7 +91,7 @@ def run(
     wide = widen(inputs)
     try:
         torch.set_default_dtype(torch.float64)
-        with _Double(marked.drawn, jumps), here:
+        with _Double(marked.drawn, jumps), kept or nullcontext(), here:
             result = program(wide)
     except InvalidInFp64:
         raise

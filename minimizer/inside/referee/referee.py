@@ -1,6 +1,6 @@
 """The referee: decides which differences between compiled and eager are faults, and which are legal rounding.
 
-The first rule that applies to a place decides:
+The first of rules 1 to 9 that applies to a place decides:
 
 1. *The script's own tolerance.* A script that compares has defined what is wrong; every difference beyond its tolerance counts.
 2. *Metadata* (dtype, shape, stride, aliasing, requires_grad, type) and plain Python values never differ legally. A difference in
@@ -22,6 +22,9 @@ The first rule that applies to a place decides:
 9. *ulps.* If the program means something else in double precision, eager in its own precision is the truth, and the compiled value
    may be off by ``ULPS`` units in the last place, or by 3 times the largest effect of redrawing eager's roundings on elements of
    its order of magnitude. NaN and Inf may come and go at up to 3 times as many places as they do in a redrawn run.
+10. *Casts.* A value that is legal by rule 8 only since an explicit cast of the program is dropped is a fault where that moves the
+    result beyond a few roundings (`casts`).
+11. *dtypes.* What rules 7 to 9 judged is a fault where compiled code computes in a narrower dtype than eager (`precisions`).
 """
 
 from __future__ import annotations
@@ -29,17 +32,18 @@ from __future__ import annotations
 import contextlib
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..values.boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, boundary_of
-from ..values.elements import plain, wide
+from ..values.elements import plain, short, wide
 from ..values.rounding import is_inexact
 from ..values.snapshot import has_plain_storage
 from .call import Call, Side
+from .casts import DROPPED_CAST, drops_a_cast
 from .compare import compare
 from .distance import (
     ELEMENTWISE,
@@ -52,6 +56,7 @@ from .distance import (
     same_elements,
 )
 from .magnitudes import magnitudes
+from .precisions import OTHER_PRECISION, narrowed
 from .provenance import Mark
 from .reruns import Places, Reruns
 
@@ -68,7 +73,7 @@ class Verdict:
     ``discrete`` without ``fault`` marks a suspect, which the caller must confirm locally. ``differences`` are those that count
     (faults, or suspects), or all of them if none counts; ``rules`` are the deciding rules by place. Errors are those of the worst
     place, relative to the norm of the fp64 truth. ``equals_itself``: see the function of that name; set for faults only, from
-    eager's side.
+    eager's side. ``mechanism``: how the fault came about, where that is known: `DROPPED_CAST` or `OTHER_PRECISION`.
     """
 
     fault: bool = False
@@ -82,6 +87,7 @@ class Verdict:
     eager_error: float | None = None
     noise: float | None = None
     equals_itself: bool = False
+    mechanism: str = ""
     rules: dict[str, str] = field(default_factory=dict)
     excuses: list[str] = field(default_factory=list)
     """The rules of ``minimizer/excuses.py`` by which differences were excused, one for each place."""
@@ -109,10 +115,31 @@ def judge(call: Call, expected: Side, actual: Side, rounded: set[str] | None = N
             **_numbers(call.tolerance),
         )
         verdict = _Bench(call, expected, actual, set() if rounded is None else rounded).verdict(differences)
+        if call.tolerance is None and _is_of_rounding(verdict):
+            verdict = _by_dtypes(call, verdict)
         is_beside = any(difference.where.startswith("input") for difference in verdict.differences)
         seen = [expected.result, *expected.gradients, *(expected.inputs if is_beside else ())]
         verdict.equals_itself = verdict.fault and equals_itself(seen)
     return verdict
+
+
+def _is_of_rounding(verdict: Verdict) -> bool:
+    """Whether all that differs are values that the rules for rounding have judged."""
+    rules = verdict.rules.values()
+    return bool(verdict.differences) and all(rule.startswith(("fp64", "ulps", "discrete")) for rule in rules)
+
+
+def _by_dtypes(call: Call, verdict: Verdict) -> Verdict:
+    """The verdict where compiled code computes in a narrower dtype than eager: no rounding, however small the difference is."""
+    why = ""
+    with contextlib.suppress(Exception):  # neither side has to run under our mode, or through AOTAutograd alone
+        why = narrowed(call)
+    if not why:
+        return verdict
+    kind = verdict.kind or verdict.differences[0].kind
+    return replace(
+        verdict, fault=True, discrete=False, kind=kind, rule=f"dtypes: {why}", note="", mechanism=OTHER_PRECISION
+    )
 
 
 def equals_itself(values: Any) -> bool:
@@ -295,7 +322,22 @@ class _Bench:
             if still_loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype):
                 return self._with_errors(_fault([difference], "fp64"), far, near, spread)
             note = "amplified rounding"
-        return self._with_errors(_excused(difference, "fp64", note, excuse="rounding"), compiled, eager, spread)
+        ruling = None if same_jumps else self._without_a_cast(difference, truth)
+        return self._with_errors(
+            ruling or _excused(difference, "fp64", note, excuse="rounding"), compiled, eager, spread
+        )
+
+    def _without_a_cast(self, difference: Difference, truth: Tensor) -> Verdict | None:
+        """The ruling where compiled code agrees with the truth only since it drops an explicit cast of the program; else None."""
+        where = difference.where
+        dtype = self._runs.narrowest_cast(where)
+        kept = self._runs.truth_with_casts if dtype is not None else None
+        if dtype is None or kept is None or not _has(kept, where, self._expected):
+            return None
+        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
+        if not drops_a_cast(expected, actual, truth, in_double(kept[where]), torch.finfo(dtype).eps):
+            return None
+        return replace(_fault([difference], f"casts: a cast to {short(dtype)} is dropped"), mechanism=DROPPED_CAST)
 
     @staticmethod
     def _with_errors(verdict: Verdict, compiled: Distance, eager: Distance, noise: float) -> Verdict:

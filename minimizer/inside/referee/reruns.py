@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..values import launches
@@ -14,6 +15,7 @@ from ..values.boundary import places
 from ..values.snapshot import clone
 from . import fp64
 from .call import Call, Side
+from .casts import Casts, KeptCasts
 from .distance import same_bits
 from .jumps import SameJumps
 from .perturbation import Perturbation
@@ -35,12 +37,13 @@ class Reruns:
         self._call = call
         self.why_no_truth = ""
         self.truth_outputs: Any = None
+        self._casts = Casts()
 
     @cached_property
     def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, tuple[Mark, int]], str]:
         marked, calls, watched = MarkedRun(), Calls(), Undefined()
         values = clone(list(self._call.inputs))
-        with self._call.started(), watched, marked, calls, launches.watched(marked.launched):
+        with self._call.started(), watched, marked, calls, self._casts, launches.watched(marked.launched):
             side = self._eager(values)
         again, before = side.places(), places(None, self._call.inputs)
         histories = {where: (marked.marks(tensor), marked.terms_in(tensor)) for where, tensor in again.items()}
@@ -94,10 +97,25 @@ class Reruns:
         """`redrawn` with every jump taken as eager took it."""
         return self._redrawn(self._eager_run[0].jumps.again)
 
-    def _in_double(self, jumps: SameJumps | None) -> Side:
+    def narrowest_cast(self, where: str) -> torch.dtype | None:
+        """The narrowest dtype of an explicit cast that can matter at a place."""
+        return self._casts.narrowest(self._eager_run[2][where].dtype)
+
+    @cached_property
+    def truth_with_casts(self) -> Places | None:
+        """`truth` with every explicit cast kept; None if there is no such truth."""
+        assert self._eager_run  # which sees the casts
+        kept = KeptCasts(self._casts.dtypes)
+        try:
+            places = self._in_double(None, kept).places()
+        except fp64.InvalidInFp64:
+            return None
+        return places if kept.agrees else None
+
+    def _in_double(self, jumps: SameJumps | None, kept: KeptCasts | None = None) -> Side:
         marked, calls, *_ = self._eager_run
         with self._call.switches.applied():
-            return fp64.run(self._eager, self._call.inputs, marked, calls, jumps)
+            return fp64.run(self._eager, self._call.inputs, marked, calls, jumps, kept)
 
     def _redrawn(self, jumps: Callable[[], SameJumps | None]) -> list[Places]:
         runs: list[Places] = []
