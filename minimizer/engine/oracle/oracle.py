@@ -49,6 +49,21 @@ MOST_SEEN = 20
 NONFINITE = ("nan", "inf")
 ABSENT = "type"
 """The sort of a numeric difference in structure: a gradient that is None, a tuple that is shorter."""
+OPERATOR = re.compile(
+    r"\b(?:aten|prims|torch\.ops|torch_ops|higher_order|quantized|_c10d_functional)(?:\.|::)(?P<op>\w+)"
+    r"|\"(?P<kernel>\w+)\" not implemented for|torch\.ops\.higher_order\.(?P<higher>\w+)"
+)
+"""An operator in a message, or the name of its kernel."""
+OF_ONE_OPERATOR = re.compile(
+    r"torch/(_meta_registrations\.py|_refs/|_decomp/|_prims/|_inductor/(lowering|decomposition|kernel/))"
+)
+"""Files of torch with a function for each operator."""
+CALLED = re.compile(r"\b(?:torch\._C(?:\._\w+)?|torch|_VF|F|torch\.nn\.functional|torch\.ops\.\w+)\.(?P<op>[a-z]\w+)\(")
+"""A call of an operator in a line of source."""
+OF_ALL_OPERATORS = re.compile(
+    r"torch/(__init__|_ops|_tensor|_VF|functional|overrides|_prims_common/\w+|_dynamo/utils|_inductor/graph)\.py|torch/(nn|fx|utils|_subclasses|_library)/|(?!torch/)"
+)
+"""Files that raise for any operator: those that run all of them, that check for all of them, and the script."""
 HEADER = "import functools\nimport math\nimport operator\n\nimport torch\nimport torch.nn.functional as F\n"
 """Imports of every candidate; the emitted repro has only those that it uses."""
 
@@ -71,6 +86,9 @@ class Signature:
     signal: int | None = None
     nonfinite: bool = False
     mechanism: str = ""
+    operator: str = ""
+    """That an exception is about, as far as its message or its innermost frame names one; no part of ``text``, by which failures are
+    grouped from version to version."""
 
     @property
     def text(self) -> str:
@@ -80,7 +98,12 @@ class Signature:
         return f"{self.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
     def matches(self, other: Signature) -> bool:
-        """Whether ``other`` is the same failure. Exceptions may differ in either their message or their frame; bare ones have no message."""
+        """Whether ``other`` is the same failure.
+
+        Of an exception the operator must be the same, where both name one. The message may differ in its numbers and shapes, and in
+        all else if it is raised by the same function of the compiler, or of that operator: what runs every operator, such as
+        ``F.interpolate`` or the script, raises for each of them, and says nothing. Bare exceptions have no message.
+        """
         if self.kind is not other.kind or self.signal != other.signal:
             return False
         if self.kind is Kind.WRONG_METADATA:
@@ -94,11 +117,15 @@ class Signature:
             return (
                 is_known and (self.what == ABSENT) == (other.what == ABSENT) and (other.nonfinite or not self.nonfinite)
             )
-        told = [(self.message, other.message), (self.where, other.where)]
-        is_known = any(one for one, _ in told)
-        return self.exception_type == other.exception_type and (
-            not is_known or any(one != "" and one == another for one, another in told)
-        )
+        if self.exception_type != other.exception_type or (
+            self.operator != other.operator and self.operator and other.operator
+        ):
+            return False
+        if self.message and without_shapes(self.message) == without_shapes(other.message):
+            return True
+        is_there = self.where != "" and self.where == other.where
+        is_telling = not self.message or (self.operator and other.operator) or not OF_ALL_OPERATORS.match(self.where)
+        return bool(is_there and is_telling) or not (self.message or self.where)
 
 
 def normalise(message: str) -> str:
@@ -114,6 +141,23 @@ def normalise(message: str) -> str:
     return message[:300]
 
 
+def without_shapes(message: str) -> str:
+    """A normalised message without shapes, however many dimensions they have."""
+    return re.sub(r"\(N?(, ?N)*,?\)|\[N?(, ?N)*\]", "SHAPE", message)
+
+
+def operator_of(error: ExceptionInfo) -> str:
+    """The operator that an exception is about, or its kernel; empty if neither the message nor the innermost frame names one."""
+    named = OPERATOR.search(error.root_message.partition("\n")[0])
+    if named is not None:
+        return next(name for name in named.groups() if name)
+    if (inner := next((name for file, name, _ in reversed(error.frames) if OF_ONE_OPERATOR.match(file)), "")) != "":
+        return inner
+    file, _, line = error.frames[-1] if error.frames else ("", "", "")
+    called = CALLED.findall(line) if OF_ALL_OPERATORS.match(file) else []
+    return called[0] if len(called) == 1 else ""
+
+
 def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
     """The signature of a failure that is an exception."""
     if error is None:
@@ -122,7 +166,7 @@ def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
     if error.device == "context_lost":  # kernels run asynchronously: the raising frame says nothing
         return Signature(kind, error.root_type, message)
     where = f"{error.frames[-1][0]}:{error.frames[-1][1]}" if error.frames else ""
-    return Signature(kind, error.root_type, message, where)
+    return Signature(kind, error.root_type, message, where, operator=operator_of(error))
 
 
 def verdict_signature(verdict: Verdict) -> Signature:

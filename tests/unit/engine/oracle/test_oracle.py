@@ -124,6 +124,73 @@ def test_message_or_frame_may_drift_but_not_both_and_not_the_type() -> None:
         assert not target.matches(exception_signature(Kind.COMPILE_ERROR, other))
 
 
+RESIZE = ("torch/nn/functional.py", "interpolate", "return torch._C._nn.{}(input, size)")
+RUN = ("torch/_ops.py", "__call__", "return self._op(*args, **kwargs)")
+META = ("torch/__init__.py", "_check_with", "raise error_type(message_evaluated)")
+
+
+def raised(message: str, *frames: tuple[str, str, str], kind: str = "RuntimeError") -> ExceptionInfo:
+    return ExceptionInfo(type=kind, message=message, root_type=kind, root_message=message, frames=list(frames))
+
+
+def resized(kernel: str, op: str) -> ExceptionInfo:
+    file, function, line = RESIZE
+    return raised(
+        f"\"{kernel}\" not implemented for 'Int'", (file, function, line.format(op)), kind="NotImplementedError"
+    )
+
+
+@pytest.mark.parametrize("kind", [Kind.MISSING_ERROR, Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (resized("upsample_bilinear2d", "upsample_bilinear2d"), resized("upsample_nearest2d", "upsample_nearest2d")),
+        (raised("Could not run 'aten::log2' here", RUN), raised("Could not run 'aten::log10' here", RUN)),
+        (raised("size must be positive", RUN), raised("stride must be positive", RUN)),
+        (
+            raised("Dimension out of range", ("torch/_refs/__init__.py", "softmax", ""), META),
+            raised("Dimension out of range", ("torch/_refs/__init__.py", "cumsum", ""), META),
+        ),
+        (
+            raised("expected 2D", ("m.py", "forward", "return torch.mm(x, y)")),
+            raised("singular", ("m.py", "forward", "return torch.inverse(x)")),
+        ),
+        (raised("a is wrong", ("m.py", "forward", "check(x)")), raised("b is wrong", ("m.py", "forward", "check(x)"))),
+    ],
+    ids=["kernels", "names with numbers", "dispatcher", "shared check", "calls of the script", "the script's own"],
+)
+def test_what_another_operator_raises_in_the_same_frame_is_another_failure(
+    kind: Kind, one: ExceptionInfo, other: ExceptionInfo
+) -> None:
+    first, second = exception_signature(kind, one), exception_signature(kind, other)
+    assert first.matches(first) and second.matches(second)
+    assert not first.matches(second) and not second.matches(first)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (raised("bad shape [2, 3, 4] at dim 1", RUN), raised("bad shape [7] at dim 0", RUN)),
+        (raised("bad shape (2, 3)", ("m.py", "f", "")), raised("bad shape ()", ("n.py", "g", ""))),
+        (
+            raised("x is short", ("torch/_inductor/lowering.py", "cat", "raise")),
+            raised("y has no elements", ("torch/_inductor/lowering.py", "cat", "raise")),
+        ),
+        (resized("upsample_bilinear2d", "upsample_bilinear2d"), resized("upsample_bilinear2d", "upsample_bilinear2d")),
+        (
+            raised(
+                "mat1 and mat2 shapes cannot be multiplied (4x8 and 3x2)", ("m.py", "forward", "return torch.mm(x, y)")
+            ),
+            raised("mat1 and mat2 shapes cannot be multiplied (1x1 and 2x2)", ("x.py", "f", "mm = x @ y")),
+        ),
+    ],
+    ids=["shapes", "other frames", "one lowering", "the same", "smaller sizes"],
+)
+def test_numbers_shapes_and_places_of_one_failure_may_change(one: ExceptionInfo, other: ExceptionInfo) -> None:
+    first, second = (exception_signature(Kind.RUNTIME_ERROR, error) for error in (one, other))
+    assert first.matches(second) and second.matches(first)
+
+
 def test_errors_without_a_message_are_told_apart_by_their_frames() -> None:
     bare = exception_signature(Kind.COMPILE_ERROR, error("", "AssertionError"))
     assert bare.message == ""
