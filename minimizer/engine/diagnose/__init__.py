@@ -15,7 +15,18 @@ from pathlib import Path
 from typing import Protocol
 
 from minimizer.engine.diagnose.effect import Effect
-from minimizer.engine.diagnose.knobs import Turned, groups, names, turned, with_headers
+from minimizer.engine.diagnose.knobs import (
+    Turned,
+    advised,
+    default_of,
+    groups,
+    named_in,
+    names,
+    put_back,
+    set_in,
+    turned,
+    with_headers,
+)
 from minimizer.engine.diagnose.paste import diff
 from minimizer.engine.diagnose.sets import Answer, Asker, Seen, Setting, flips
 from minimizer.engine.diagnose.stages import find_part
@@ -85,7 +96,7 @@ class _Diagnosis:
         culprit = report.culprits[0] if report.culprits else Culprit()
         with tokenize.open(patient.script) as file:  # knows the encoding that the script declares
             text = file.read()
-        found = self._sweep()
+        found = self._sweep(text)
         script = patient.script.name
         self._try(
             text,
@@ -115,10 +126,10 @@ class _Diagnosis:
             report.culprits[0].what = report.blame.what
         self._journal.event("blame", blame=report.blame.model_dump(mode="json"))
 
-    def _sweep(self) -> list[Turned]:
+    def _sweep(self, text: str) -> list[Turned]:
         """Change each setting, and return those that remove the failure."""
         trials, report = self._patient.trials, self._report
-        knobs = turned(trials.values(names()), report.environment.get("device", "cpu"))
+        knobs = self._knobs(text)
         by_line = {knob.line: knob for knob in knobs}
         found: list[Turned] = []
 
@@ -134,6 +145,17 @@ class _Diagnosis:
         with self._half():
             flips(Asker(ask, self._patient.repeats), groups(knobs), tell)
         return found
+
+    def _knobs(self, text: str) -> list[Turned]:
+        """What is turned: settings of the stage, then those that the error names, then those that the script has changed."""
+        failure, trials = self._report.failure, self._patient.trials
+        assert failure is not None
+        named, own = named_in(f"{failure.message}\n{failure.traceback}"), set_in(text)
+        values = trials.values([*names(), *named, *own, *map(default_of, own)])
+        device = self._report.environment.get("device", "cpu")
+        read = [*advised(named, values), *put_back(own, values)]
+        lines = {knob.line for knob in read}
+        return [*(knob for knob in turned(values, device, failure.stage) if knob.line not in lines), *read]
 
     def _try(self, text: str, candidates: Iterator[Change]) -> None:
         report = self._report

@@ -1,13 +1,36 @@
-"""The sweep of settings that change the compiler's numerics or code, each tried with another value than it has."""
+"""The sweep of settings, each tried with another value than it has: those of the failing stage, what the error names, what the script sets."""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from minimizer.engine.diagnose.sets import Setting
+from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.vocabulary import Stage
 
-INDUCTOR = "torch._inductor.config"
+INDUCTOR, AOT, DYNAMO = "torch._inductor.config", "torch._functorch.config", "torch._dynamo.config"
+CONFIGS = (INDUCTOR, AOT, DYNAMO)
+REACHED: Mapping[Stage | None, tuple[str, ...]] = {
+    Stage.DYNAMO: (DYNAMO,),
+    Stage.AOT_AUTOGRAD: (AOT, DYNAMO),
+    Stage.DECOMPOSITION: (AOT, DYNAMO),
+    Stage.CUSTOM_BACKEND: (DYNAMO, AOT),
+    Stage.CUSTOM_OP: (AOT, DYNAMO),
+}
+"""Whose settings are tried for a fault of a stage, the stage's own first: what only runs behind it changes nothing."""
+OTHER_GRAPHS = (f"{AOT}.cse", f"{DYNAMO}.assume_static_by_default", f"{DYNAMO}.specialize_float")
+"""Settings of the stages before Inductor that give it another graph; a fault of its own takes no other of theirs."""
+NAMED = re.compile(
+    r"(?P<config>torch\._(?:dynamo|inductor|functorch)\.config\.)?\b(?P<name>[a-z_]\w*(?:\.[a-z]\w*)*)"
+    r"(?:\s*=\s*(?P<value>True|False|None|\d+(?:\.\d+)?|'[^'\s]*'|\"[^\"\s]*\"))?"
+)
+"""A setting in the words of an error: by its whole name, or by its last part and a value."""
+MOST_NAMED = 60
+INJECTING = "TESTING_ONLY"
+"""In the names of the switches by which PyTorch's own tests inject faults: to put one back is no workaround."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +45,8 @@ class Knob:
     """The only device type on which it has an effect; empty for all."""
     rebuilds: bool = False
     """Whether it changes the C++ compiler's flags, so that the shared precompiled headers cannot be used."""
+    by_hand: bool = False
+    """Whether it is none of our tables, but was read in the error or in the script."""
 
     def line(self, value: str) -> str:
         """The statement that sets it."""
@@ -74,10 +99,42 @@ KNOBS = (
     Knob(f"{INDUCTOR}.max_autotune", OTHER_BOOL, 2, "cuda"),
     Knob(f"{INDUCTOR}.coordinate_descent_tuning", OTHER_BOOL, 2, "cuda"),
     Knob(f"{INDUCTOR}.fallback_random", OTHER_BOOL, 2),
-    Knob("torch._functorch.config.backward_pass_autocast", ('"off"', '"same_as_forward"'), 0),
-    Knob("torch._functorch.config.cse", OTHER_BOOL),
-    Knob("torch._dynamo.config.assume_static_by_default", OTHER_BOOL, 2),
-    Knob("torch._dynamo.config.specialize_float", OTHER_BOOL, 2),
+    Knob(f"{AOT}.cse", OTHER_BOOL),
+    Knob(f"{AOT}.donated_buffer", OTHER_BOOL),
+    Knob(f"{AOT}.view_replay_for_aliased_outputs", OTHER_BOOL),
+    Knob(f"{AOT}.treat_parameters_as_free_to_save", OTHER_BOOL),
+    Knob(f"{AOT}.recompute_views", OTHER_BOOL),
+    Knob(f"{AOT}.aggressive_recomputation", OTHER_BOOL, 2),
+    Knob(f"{AOT}.functionalize_rng_ops", OTHER_BOOL),
+    Knob(f"{AOT}.guess_tangent_strides_as_outputs", OTHER_BOOL),
+    Knob(f"{AOT}.disable_guess_zero_tangent_for_mutated_input_subclass", OTHER_BOOL),
+    Knob(f"{AOT}.static_weight_shapes", OTHER_BOOL),
+    Knob(f"{AOT}.backward_pass_autocast", ('"off"', '"same_as_forward"'), 0),
+    Knob(f"{AOT}.decompose_custom_triton_ops", OTHER_BOOL, 0),
+    Knob(f"{DYNAMO}.assume_static_by_default", OTHER_BOOL, 2),
+    Knob(f"{DYNAMO}.automatic_dynamic_shapes", OTHER_BOOL, 2),
+    Knob(f"{DYNAMO}.specialize_float", OTHER_BOOL, 2),
+    Knob(f"{DYNAMO}.specialize_int", OTHER_BOOL, 2),
+    Knob(f"{DYNAMO}.allow_unspec_int_on_nn_module", OTHER_BOOL),
+    Knob(f"{DYNAMO}.capture_scalar_outputs", OTHER_BOOL),
+    Knob(f"{DYNAMO}.capture_dynamic_output_shape_ops", OTHER_BOOL),
+    Knob(f"{DYNAMO}.capture_func_transforms", OTHER_BOOL),
+    Knob(f"{DYNAMO}.capture_autograd_function", OTHER_BOOL),
+    Knob(f"{DYNAMO}.guard_nn_modules", OTHER_BOOL),
+    Knob(f"{DYNAMO}.skip_nnmodule_hook_guards", OTHER_BOOL),
+    Knob(f"{DYNAMO}.skip_no_tensor_aliasing_guards_on_parameters", OTHER_BOOL),
+    Knob(f"{DYNAMO}.skip_tensor_guards_with_matching_dict_tags", OTHER_BOOL),
+    Knob(f"{DYNAMO}.use_recursive_dict_tags_for_guards", OTHER_BOOL),
+    Knob(f"{DYNAMO}.force_parameter_static_shapes", OTHER_BOOL),
+    Knob(f"{DYNAMO}.prefer_deferred_runtime_asserts_over_guards", OTHER_BOOL),
+    Knob(f"{DYNAMO}.rewrite_assert_with_torch_assert", OTHER_BOOL),
+    Knob(f"{DYNAMO}.enable_faithful_generator_behavior", OTHER_BOOL),
+    Knob(f"{DYNAMO}.enable_trace_contextlib", OTHER_BOOL),
+    Knob(f"{DYNAMO}.trace_numpy", OTHER_BOOL),
+    Knob(f"{DYNAMO}.use_numpy_random_stream", OTHER_BOOL),
+    Knob(f"{DYNAMO}.allow_rnn", OTHER_BOOL),
+    Knob(f"{DYNAMO}.optimize_ddp", OTHER_BOOL, 2),
+    Knob(f"{DYNAMO}.compiled_autograd", OTHER_BOOL, 2),
     Knob(f"{INDUCTOR}.pattern_matcher", OTHER_BOOL, 2),
     Knob(f"{INDUCTOR}.deterministic", OTHER_BOOL, 2),
     Knob("torch.are_deterministic_algorithms_enabled()", OTHER_BOOL, 2),
@@ -106,24 +163,95 @@ class Turned:
         return self.knob.line(self.value)
 
 
-def turned(values: Mapping[str, str], device: str) -> list[Turned]:
-    """The knobs of this torch that matter on this device, turned; ``values``: their present values as text, by name."""
+def turned(values: Mapping[str, str], device: str, stage: Stage | None = None) -> list[Turned]:
+    """The knobs of this torch that matter on this device and for a fault of this stage, turned, those of the stage first.
+
+    ``values``: their present values as text, by name.
+    """
     found = []
     for knob in KNOBS:
         if knob.name in values and knob.device in ("", device):
             other = next((value for value in knob.values if not _same(value, values[knob.name])), None)
             if other is not None:
                 found.append(Turned(knob, other))
-    return found
+    if stage in (Stage.INDUCTOR, Stage.CUDAGRAPHS):
+        return [k for k in found if not k.knob.name.startswith((AOT, DYNAMO)) or k.knob.name in OTHER_GRAPHS]
+    reached = REACHED.get(stage)
+    if reached is None:
+        return found
+    return [knob for config in reached for knob in found if knob.knob.name.startswith(f"{config}.")]
 
 
 def groups(knobs: Sequence[Turned]) -> list[tuple[str, ...]]:
-    """Their lines, in groups to try together; those with other headers form one, and each drastic one is alone."""
-    alone = [knob for knob in knobs if knob.knob.name in DRASTIC]
+    """Their lines, in groups to try together: first what was read in the error or the script; those with other headers form one, and each
+    drastic one is alone."""
+    read = [knob for knob in knobs if knob.knob.by_hand]
+    alone = [knob for knob in knobs if knob.knob.name in DRASTIC and knob not in read]
     rebuilding = [knob for knob in knobs if knob.knob.rebuilds and knob not in alone]
-    rest = [knob for knob in knobs if knob not in alone and knob not in rebuilding]
-    found = [rest[at : at + GROUP] for at in range(0, len(rest), GROUP)] + [[knob] for knob in alone] + [rebuilding]
+    rest = [knob for knob in knobs if knob not in alone and knob not in rebuilding and knob not in read]
+    tens = [rest[at : at + GROUP] for at in range(0, len(rest), GROUP)]
+    found = [*tens[:1], *([knob] for knob in read), *tens[1:], *([knob] for knob in alone), rebuilding]
     return [tuple(knob.line for knob in group) for group in found if group]
+
+
+def named_in(error: str) -> dict[str, str]:
+    """The settings that an error may name, by their whole names, and the value that it advises as text, or an empty one.
+
+    Not every one needs to exist: a part of a name and a value, such as ``retain_graph=False``, may be anything's.
+    """
+    found: dict[str, str] = {}
+    for match in NAMED.finditer(error):
+        config, name, value = match.group("config", "name", "value")
+        if config is None and (value is None or name.startswith("torch.")):
+            continue
+        for prefix in (config,) if config else (f"{each}." for each in CONFIGS):
+            if INJECTING not in name:
+                found.setdefault(f"{prefix}{name}", value or "")
+    whole = {name: value for name, value in found.items() if name in error}
+    return dict(list((whole | found).items())[:MOST_NAMED])
+
+
+def set_in(script: str) -> list[str]:
+    """The settings of the compiler that a script assigns to.
+
+    Raises:
+        SyntaxError: it is not Python.
+    """
+    tree = ast.parse(script)
+    names = imported(tree)
+    targets = [one for node in ast.walk(tree) if isinstance(node, ast.Assign) for one in node.targets]
+    found = [full_name(target, names) for target in targets if isinstance(target, ast.Attribute)]
+    return [
+        name
+        for name in dict.fromkeys(found)
+        if name.startswith(tuple(f"{c}." for c in CONFIGS)) and INJECTING not in name
+    ]
+
+
+def default_of(name: str) -> str:
+    """An expression for the default of a setting."""
+    config = next(each for each in CONFIGS if name.startswith(f"{each}."))
+    return f"{config}._config[{name.removeprefix(f'{config}.')!r}].default"
+
+
+def advised(named: Mapping[str, str], values: Mapping[str, str]) -> list[Turned]:
+    """The settings that an error names and this torch has, with the value that it advises, else with the other truth value."""
+    found = []
+    for name, value in named.items():
+        other = value or {"True": "False", "False": "True"}.get(values.get(name, ""), "")
+        if name in values and other and not _same(other, values[name]):
+            found.append(Turned(Knob(name, (other,), 0, by_hand=True), other))
+    return found
+
+
+def put_back(names: Sequence[str], values: Mapping[str, str]) -> list[Turned]:
+    """The settings that a script changes, put back to their defaults; ``values`` may be those before the script."""
+    found = []
+    for name in names:
+        default = values.get(default_of(name), "")
+        if default and not default.startswith("<"):
+            found.append(Turned(Knob(name, (default,), by_hand=True), default))
+    return found
 
 
 def with_headers(setting: Setting, knobs: Sequence[Turned]) -> Setting:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 
 from minimizer.engine.user_script.statements import first_line, lines_of
+from minimizer.engine.user_script.syntax import full_name, imported
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,32 @@ def paste(text: str, code: str) -> Pasted:
         number, where = first - 1, f"before line {first} ({_line(text, first)})"
     code = _with_torch(tree, number, code)
     return Pasted(_insert(text, number, code), code, where)
+
+
+def set_again(text: str, name: str, code: str) -> Pasted | None:
+    """Insert a statement behind the last one that assigns to the setting ``name``; None if there is none."""
+    tree = ast.parse(text)
+    names = imported(tree)
+    assigned = [
+        n for n in ast.walk(tree) if isinstance(n, ast.Assign) for t in n.targets if full_name(t, names) == name
+    ]
+    if not assigned:
+        return None
+    last = max(assigned, key=lambda n: n.lineno)
+    number = last.end_lineno or last.lineno
+    where = f"behind line {number}: {_line(text, number)}"
+    code = _with_torch(tree, number, code)
+    return Pasted(_insert(text, number, code, like=last.lineno), code, where)
+
+
+def is_method_of_a_module(text: str, line: int) -> bool:
+    """Whether the innermost function around a line is what a module does as a whole, and so no narrower than that."""
+    around = [
+        n
+        for n in ast.walk(ast.parse(text))
+        if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or n.lineno)
+    ]
+    return bool(around) and max(around, key=lambda n: n.lineno).name in ("forward", "__call__")
 
 
 def disable_function(text: str, line: int) -> Pasted | None:

@@ -12,8 +12,10 @@ from minimizer.engine.diagnose.paste import (
     disable_equal_modules,
     disable_function,
     disable_module,
+    is_method_of_a_module,
     other_backend,
     paste,
+    set_again,
 )
 from minimizer.engine.diagnose.sets import kind_of
 from minimizer.report.culprit import Culprit
@@ -55,7 +57,7 @@ def changes(
     ladder: Sequence[Rung],
     script: str,
 ) -> Iterator[Change]:
-    """Changes that may help, by cost: a setting, a part of the compiler, one module or function, all equal modules.
+    """Changes that may help, by cost: a setting, a part of the compiler, one function or module, the narrower first, all equal modules.
 
     Then settings that slow everything down, and a backend that generates no code.
     """
@@ -63,11 +65,15 @@ def changes(
     yield from (_setting(text, turned) for turned in settings if turned.knob.cost < SLOW)
     if blame is not None and (code := _without(blame)):
         yield Change(paste(text, code), f"the compiler does without {blame.what}")
+    line = culprit.source.line if culprit.source is not None and culprit.source.file == script else 0
+    function = disable_function(text, line) if line else None
+    is_whole = function is not None and is_method_of_a_module(text, line)
+    if function is not None and not is_whole:
+        yield Change(function, "one function runs in eager")
     if culprit.module and (one := disable_module(text, culprit.module)):
         yield Change(one, f"the module {culprit.module_name} runs in eager")
-    here = culprit.source is not None and culprit.source.file == script
-    if here and culprit.source is not None and (one := disable_function(text, culprit.source.line)):
-        yield Change(one, "one function runs in eager")
+    if function is not None and is_whole:
+        yield Change(function, "one function runs in eager")
     if culprit.instances is not None and (one := disable_equal_modules(text, culprit.module)):
         yield Change(one, f"{culprit.module_name} and the modules that are equal to it run in eager")
     yield from (_setting(text, turned) for turned in settings if turned.knob.cost >= SLOW)
@@ -80,7 +86,8 @@ def changes(
 def _setting(text: str, turned: Turned) -> Change:
     is_of_compiler = turned.knob.name.startswith(("torch._inductor", "torch._dynamo", "torch._functorch"))
     reach = "all that is compiled" if is_of_compiler else "all that the script computes, in eager too"
-    return Change(paste(text, turned.line), f"a setting that holds for {reach}")
+    pasted = set_again(text, turned.knob.name, turned.line) or paste(text, turned.line)
+    return Change(pasted, f"a setting that holds for {reach}")
 
 
 def first_that_helps(candidates: Iterator[Change], try_: Try) -> Change | None:
