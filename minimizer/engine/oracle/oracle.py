@@ -49,11 +49,10 @@ MOST_SEEN = 20
 NONFINITE = ("nan", "inf")
 ABSENT = "type"
 """The sort of a numeric difference in structure: a gradient that is None, a tuple that is shorter."""
-OPERATOR = re.compile(
-    r"\b(?:aten|prims|torch\.ops|torch_ops|higher_order|quantized|_c10d_functional)(?:\.|::)(?P<op>\w+)"
-    r"|\"(?P<kernel>\w+)\" not implemented for|torch\.ops\.higher_order\.(?P<higher>\w+)"
-)
-"""An operator in a message, or the name of its kernel."""
+OPERATOR = re.compile(r"\b(?:aten|prims|quantized|torch\.ops\.\w+|torch_ops|higher_order)(?:\.|::)(\w+)")
+"""An operator in a message."""
+KERNEL = re.compile(r"\"(\w+?)(?:_(?:channels_last|out_frame|frame|cpu|cuda|kernel|impl)\w*)?\" not implemented for")
+"""A kernel in a message, without what it is called in another memory layout."""
 OF_ONE_OPERATOR = re.compile(
     r"torch/(_meta_registrations\.py|_refs/|_decomp/|_prims/|_inductor/(lowering|decomposition|kernel/))"
 )
@@ -148,14 +147,17 @@ def without_shapes(message: str) -> str:
 
 def operator_of(error: ExceptionInfo) -> str:
     """The operator that an exception is about, or its kernel; empty if neither the message nor the innermost frame names one."""
-    named = OPERATOR.search(error.root_message.partition("\n")[0])
-    if named is not None:
-        return next(name for name in named.groups() if name)
+    message = error.root_message.partition("\n")[0]
+    if (named := OPERATOR.search(message)) is not None:
+        return named[1]
     if (inner := next((name for file, name, _ in reversed(error.frames) if OF_ONE_OPERATOR.match(file)), "")) != "":
         return inner
     file, _, line = error.frames[-1] if error.frames else ("", "", "")
     called = CALLED.findall(line) if OF_ALL_OPERATORS.match(file) else []
-    return called[0] if len(called) == 1 else ""
+    if len(called) == 1:
+        return str(called[0])
+    kernel = KERNEL.search(message)
+    return kernel[1] if kernel is not None else ""
 
 
 def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:

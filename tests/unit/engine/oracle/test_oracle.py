@@ -176,7 +176,14 @@ def test_what_another_operator_raises_in_the_same_frame_is_another_failure(
             raised("x is short", ("torch/_inductor/lowering.py", "cat", "raise")),
             raised("y has no elements", ("torch/_inductor/lowering.py", "cat", "raise")),
         ),
-        (resized("upsample_bilinear2d", "upsample_bilinear2d"), resized("upsample_bilinear2d", "upsample_bilinear2d")),
+        (
+            resized("upsample_bilinear2d", "upsample_bilinear2d"),
+            resized("upsample_bilinear2d_channels_last", "upsample_bilinear2d"),
+        ),
+        (
+            raised("\"softmax_channels_last\" not implemented for 'Int'", RUN),
+            raised("\"softmax_kernel_impl\" not implemented for 'Int'", RUN),
+        ),
         (
             raised(
                 "mat1 and mat2 shapes cannot be multiplied (4x8 and 3x2)", ("m.py", "forward", "return torch.mm(x, y)")
@@ -184,7 +191,7 @@ def test_what_another_operator_raises_in_the_same_frame_is_another_failure(
             raised("mat1 and mat2 shapes cannot be multiplied (1x1 and 2x2)", ("x.py", "f", "mm = x @ y")),
         ),
     ],
-    ids=["shapes", "other frames", "one lowering", "the same", "smaller sizes"],
+    ids=["shapes", "other frames", "one lowering", "another layout", "another kernel", "smaller sizes"],
 )
 def test_numbers_shapes_and_places_of_one_failure_may_change(one: ExceptionInfo, other: ExceptionInfo) -> None:
     first, second = (exception_signature(Kind.RUNTIME_ERROR, error) for error in (one, other))
