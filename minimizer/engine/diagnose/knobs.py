@@ -212,12 +212,11 @@ def named_in(error: str) -> dict[str, str]:
 
 
 def set_in(script: str) -> list[str]:
-    """The settings of the compiler that a script assigns to.
-
-    Raises:
-        SyntaxError: it is not Python.
-    """
-    tree = ast.parse(script)
+    """The settings of the compiler that a script assigns to; none where our own Python cannot parse it."""
+    try:
+        tree = ast.parse(script)
+    except (SyntaxError, ValueError):
+        return []
     names = imported(tree)
     targets = [one for node in ast.walk(tree) if isinstance(node, ast.Assign) for one in node.targets]
     found = [full_name(target, names) for target in targets if isinstance(target, ast.Attribute)]

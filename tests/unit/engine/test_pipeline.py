@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,18 +19,20 @@ from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Verdict
+from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.clock import Clock
 from minimizer.engine.conclude import end, settle
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import FollowUp
-from minimizer.engine.job import Job, Parts
+from minimizer.engine.job import Job, Parts, prepared
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import verdict_signature
 from minimizer.engine.pipeline import minimize
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import NO_ANSWER, Made, Routes
 from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
@@ -409,3 +412,23 @@ def test_a_child_that_goes_away_takes_no_confirmed_failure_with_it(
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert found.summary.startswith("It differs.")
+
+
+def test_a_script_of_a_newer_python_is_left_in_one_piece_and_that_is_said(job: Job, tmp_path: Path) -> None:
+    """The child's Python runs it; ours, which takes scripts apart, cannot even parse it."""
+    job.script.write_text("import torch\nx = = 1\n")
+    job = replace(job, python=Path(sys.executable))
+    with Scratch() as disk, prepared(job, disk):
+        pass
+    (note,) = [note for note in job.report.notes if "one piece" in note]
+    assert UNPARSED in note and "(line 2: invalid syntax)" in note
+    answer = BetweenGraphs(NONE, job.script, [], job.journal, jobs=1, timeout=60).compare()
+    assert answer.found is None
+    assert answer.not_compared == (f"what lies between graphs: {UNPARSED}",)
+
+
+def test_a_script_that_our_python_parses_is_not_said_to_be_newer(job: Job) -> None:
+    job = replace(job, python=Path(sys.executable))
+    with Scratch() as disk, prepared(job, disk):
+        pass
+    assert not [note for note in job.report.notes if "one piece" in note]

@@ -19,6 +19,7 @@ from minimizer.engine.diagnose.sets import Answer, Seen, Setting
 from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.workaround import Change, Tried, first_that_helps
 from minimizer.engine.journal import Journal
+from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.instances import Instances
@@ -316,6 +317,19 @@ def test_a_search_that_takes_too_long_leaves_time_for_a_workaround(slow: str, di
     assert report.workaround.code == 'torch.compile(..., backend="aot_eager")'
     assert (report.blame is None) == (slow == "blame")
     assert any("looking for the part of the compiler to blame" in note for note in report.notes) == (slow == "blame")
+
+
+def test_a_script_of_a_newer_python_has_its_part_to_blame_and_its_settings_all_the_same(tmp_path: Path) -> None:
+    """What can be asked of the minimal program needs nothing of the script's text."""
+    (tmp_path / "newer.py").write_text("x = = 1\n")
+    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))
+    patient = Patient(Trials(without(RELU)), Original(lambda text: Tried(True)), tmp_path / "newer.py")
+
+    diagnose(patient, Journal(FolderSink(tmp_path), report, Clock(900)), seconds=60)
+
+    assert report.blame is not None and report.blame.items == [RELU]
+    assert report.flags
+    assert report.notes == [f"No workaround was tried on the script: {UNPARSED}."]
 
 
 def test_a_script_that_is_gone_has_its_part_to_blame_all_the_same(tmp_path: Path) -> None:
