@@ -61,8 +61,8 @@ def require_modules(
         return
     told = [f"{name} ({file}, line {line})" for name, file, line, _ in said.missing[:MOST_TOLD]]
     more = [f"{len(said.missing) - MOST_TOLD} more"] if len(said.missing) > MOST_TOLD else []
-    named = [name for name, *_ in said.missing[:MOST_TOLD]]
-    outside = found_outside(place.python, named) if place.is_local and place.sandbox.is_strong else {}
+    absent = [name for name, *_ in said.missing[:MOST_TOLD]]
+    outside = found_outside(place.python, absent) if place.is_local and place.sandbox.is_strong else {}
     what = f"{place.python} does not have what the script imports: {', '.join([*told, *more])}."
     if outside:
         what = f"{what} {_how_to_show(outside)}"
