@@ -20,6 +20,8 @@ BOOKKEEPING = {
     "aten._unsafe_view", "aten.expand", "aten.unsqueeze", "aten.squeeze", "aten.t", "aten.reshape",
 }  # fmt: skip
 """Operators that move or view data, blamed only where a program has no others."""
+CASTS = {"_to_copy", "bfloat16", "double", "float", "half", "to", "type", "type_as"}
+"""Names of explicit casts."""
 UNCOMPARED = ("aliasing", "requires_grad", "stride")
 """Aspects whose differences are ignored where a repro compares values."""
 
@@ -38,9 +40,18 @@ def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | No
         nodes=[node.name for node in counted],
         ops=blamed,
         what=f"Triton kernel {', '.join(sorted(program.kernels))}" if program.kernels and not blamed else "",
-        source=source_of(counted),
+        source=(source_of(_casts(counted)) if _drops_a_cast(outcome) else None) or source_of(counted),
         local_error=error_of(outcome),
     )
+
+
+def _drops_a_cast(outcome: Outcome | None) -> bool:
+    return outcome is not None and outcome.verdict is not None and outcome.verdict.mechanism == "dropped_cast"
+
+
+def _casts(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that cast, by the names that a script has for it."""
+    return [node for node in nodes if node.target.removesuffix(".default").rpartition(".")[2] in CASTS]
 
 
 def source_of(nodes: Sequence[Node]) -> Source | None:

@@ -3,7 +3,7 @@
 ``truth.json`` holds what is known of each script. ``nodes`` and ``lines`` are the minima reached so far: a larger result is a
 regression, a smaller one is an invitation to lower the number; null where the script itself is reduced, or nothing is pinned
 yet. ``part`` is what the blame must name, ``raises`` a frame of the
-stack. ``arguments`` go to the command. Each commit runs some of what is ``daily`` (`shares`); all
+stack, ``mechanism`` how a fault of precision comes about. ``arguments`` go to the command. Each commit runs some of what is ``daily`` (`shares`); all
 scripts if WHOLE_CORPUS is set.
 """
 
@@ -64,6 +64,8 @@ def test_corpus(name: str, tmp_path: Path) -> None:
     assert report["failure"]["layout_only"] == truth.get("layout_only", False)
     if "op" in truth:
         assert truth["op"] in report["culprits"][0]["ops"]
+    if "mechanism" in truth:
+        assert report["failure"]["mechanism"] == truth["mechanism"]
     if "raises" in truth:  # the innermost frame
         assert truth["raises"] in report["failure"]["traceback"]
     if "module" in truth:
