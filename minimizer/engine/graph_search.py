@@ -283,7 +283,9 @@ class Search:
         except BudgetExceeded as error:
             if not error.is_time:
                 raise
-        self._journal.note(UNBLAMED)
+        assert self._report.failure is not None
+        if self._report.failure.stage is Stage.UNKNOWN:  # that of a flaky failure is known from a first search
+            self._journal.note(UNBLAMED)
         if self._shown is None:
             with clock.undisturbed(WRITE_SECONDS):
                 (self._shown,) = self._oracle.judge([program])

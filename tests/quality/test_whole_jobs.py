@@ -1,5 +1,5 @@
-"""Whole jobs: one that is killed in the middle of its reduction, one whose reduction has no end, one whose graph only PyTorch's own minifier has seen, and two that
-lead that minifier astray (traps 12 and 13)."""
+"""Whole jobs: one that is killed in the middle of its reduction, one whose reduction has no end, one whose graph only PyTorch's own
+minifier has seen, and two that lead that minifier astray (traps 12 and 13)."""
 
 from __future__ import annotations
 
