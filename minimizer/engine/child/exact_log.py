@@ -7,10 +7,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-MOST_LOOKS, MOST_ENTRIES, MOST_GRAPHS = 5000, 250_000, 10_000
+MOST_LOOKS, MOST_ENTRIES, MOST_GRAPHS, MOST_UNSEEN = 5000, 250_000, 10_000, 500
+PER_LANE = 1_000_000
+"""Numbers of one thread: 3000002 is the second call of the third thread, or task of a pool, that the script starts."""
 Path = Annotated[str, StringConstraints(max_length=2000)]
 Word = Annotated[str, StringConstraints(max_length=1000)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
+Number = Annotated[int, Field(ge=0, le=10**17)]
+"""A number of a call or a unit, which says in which thread it was; see `PER_LANE`."""
 Entry = dict[Word, Word]
 
 
@@ -23,12 +27,16 @@ class Look(_Loose):
 
     ``unit`` counts calls and backwards together, ``number`` each on its own. ``full``: it covers everything reachable,
     not the result alone. ``compiled``: frames that Dynamo was given during the call. ``line`` is one of the text that
-    was run; where ``file`` is named, of that file, a module of the script's own, with its ``code``.
+    was run; where ``file`` is named, of that file, a module of the script's own, with its ``code``. ``thread``: the
+    number of the script's thread, 0 for the main one, of whose calls alone ``full`` looks see everything. ``finest``:
+    a denser plan of looks shows no more of this moment.
     """
 
     event: Word
-    unit: Count
-    number: Count = 0
+    unit: Number
+    number: Number = 0
+    thread: Number = 0
+    finest: bool = False
     line: Count = 0
     file: Word = ""
     code: Word = ""
@@ -38,9 +46,26 @@ class Look(_Loose):
     gone: list[Path] = Field(default_factory=list, max_length=MOST_ENTRIES)
 
     @property
+    def named(self) -> str:
+        """The call or backward in words, as it counts in its thread."""
+        inside = f" in thread {self.thread}" if self.thread else ""
+        return f"{self.event.partition(' ')[0]} {self.number - self.thread * PER_LANE}{inside}"
+
+    @property
     def moment(self) -> tuple[str, int, bool]:
         """The key by which looks of two runs are matched."""
         return self.event, self.unit, self.full
+
+
+class Unseen(_Loose):
+    """What a run did not look at, or not in full: a rule of the observer's, an object or moment, and how many there were.
+
+    The ``object`` is empty in a row that stands for all those of its rule that are not named.
+    """
+
+    rule: Word
+    object: Path = ""
+    count: Count = 1
 
 
 class ExactLog(_Loose):
@@ -50,13 +75,14 @@ class ExactLog(_Loose):
     calls: Count = 0
     backwards: Count = 0
     seconds: list[Annotated[float, Field(ge=0, le=10**6)]] = Field(default_factory=list, max_length=1000)
-    truncated: Path = ""
-    sampled: bool = False
-    in_threads: bool = False
+    unseen: list[Unseen] = Field(default_factory=list, max_length=MOST_UNSEEN)
+    stacks: list[Annotated[str, StringConstraints(max_length=5000)]] = Field(default_factory=list, max_length=10)
+    """Errors of the observer's own, with their stacks; the objects are in ``unseen``."""
+
     otherwise: list[Word] = Field(default_factory=list, max_length=100)
     """Operators of its graphs that the backend runs differently from eager."""
 
-    graph_calls: list[list[Count]] = Field(default_factory=list, max_length=MOST_GRAPHS)
+    graph_calls: list[list[Number]] = Field(default_factory=list, max_length=MOST_GRAPHS)
     """For each graph, in order of compilation: the outermost call that made each of its calls."""
 
     def call_of(self, graph: int | None, call: int) -> int | None:
@@ -65,11 +91,26 @@ class ExactLog(_Loose):
             return None
         return self.graph_calls[graph][call]
 
+    @property
+    def truncated(self) -> str:
+        """The first object or moment at which the looks stopped; empty if they did not."""
+        return next((row.object for row in self.unseen if row.rule in ("walk", "looks")), "")
+
+    @property
+    def sampled(self) -> bool:
+        """Whether a large tensor was hashed by a sample only."""
+        return any(row.rule == "sampled" for row in self.unseen)
+
+    @property
+    def in_threads(self) -> bool:
+        """Whether there were calls in threads, of which less is seen."""
+        return any(row.rule == "in threads" for row in self.unseen)
+
     def states(self) -> Iterator[tuple[Look, dict[str, Entry]]]:
         """Each look with all entries by path; the dict is reused, so it is valid until the next look is taken."""
-        states: dict[bool, dict[str, Entry]] = {True: {}, False: {}}
+        states: dict[tuple[int, bool], dict[str, Entry]] = {}
         for look in self.looks:
-            state = states[look.full]
+            state = states.setdefault((look.thread, look.full), {})
             for path in look.gone:
                 state.pop(path, None)
             state.update(look.changed)

@@ -1,5 +1,8 @@
 """The boundaries of an exact run: entry and exit of each outermost compiled call and of each backward, and the script's end.
 
+In other threads, and for compiled calls inside of a backward, only what a call is given and returns is looked at: other threads may be
+changing what else there is, and a backward is half done.
+
 `_TorchDynamoContext.enter_exit_hooks` run at entry and exit of the wrapper that ``torch.compile`` returns, outside the traced code,
 and also if the call raises. The wrapper exists under the stance ``force_eager`` too, so that a run without the compiler has the
 same boundaries.
@@ -8,7 +11,9 @@ same boundaries.
 from __future__ import annotations
 
 import functools
+import gc
 import linecache
+import random
 import sys
 import threading
 import time
@@ -22,16 +27,26 @@ from torch._dynamo import eval_frame
 
 from ..places import place_of
 from ..wire import Message
-from .observe import Entry, Look
-from .process import state
+from .lanes import Lane, Lanes
+from .leaves import Entry
+from .observe import DENSE_ITEMS, ITEMS, Look
+from .process import modes, state
 from .reach import locals_of, user_frames
 from .redrawn import RedrawnInside
 from .tensors import TensorWords
+from .unseen import IN_THREADS, LOOKS, Unseen
+from .written import Written
 
 LIGHT_UNITS = 4096
 """Calls and backwards of which at least the result is recorded; later ones are recorded by full looks only."""
 MOST_LOOKS = 400
-"""Full looks in one run, to bound its time."""
+"""Full looks in one run, to bound its time; the one at the end is always taken."""
+MOST_WORK = 2_000_000
+"""Objects that the full looks of one run visit, all together, before no more are taken but the one at the end."""
+NOWHERE = 10**17
+"""The number of calls in threads that the script did not start."""
+WAITING_LANES, LONGEST_WAIT = 64, 0.3
+"""Threads whose first call waits in a run with other moments, and seconds that it waits at most."""
 
 
 class Boundaries:
@@ -44,6 +59,9 @@ class Boundaries:
         before: called with the number of each call before it runs.
         on_look: called with each look: a description of the boundary, and the entries by path.
         redrawn: redraws the roundings of each outermost call and each backward; None: they are left as they are.
+        is_dense: whether the looks are to tell which item of a large container differs, and trust no tensor's version.
+        waits: whether the first call of each thread waits for a moment, so that threads meet otherwise than in another run.
+        written: what the script prints and the files that it writes; None: they are not looked at.
     """
 
     def __init__(
@@ -55,34 +73,46 @@ class Boundaries:
         before: Callable[[int], None],
         on_look: Callable[[Message, dict[str, Entry]], None],
         redrawn: RedrawnInside | None = None,
+        is_dense: bool = False,
+        waits: bool = False,
+        written: Written | None = None,
     ) -> None:
         self._is_own, self._is_eager, self._is_full, self._before, self._on_look = (
             is_own, is_eager, is_full, before, on_look,
         )  # fmt: skip
-        self._redrawn = redrawn
-        self._words = TensorWords()
-        self._depth = 0
-        self._thread = threading.get_ident()
-        self._looks = 0
+        self._redrawn, self._is_dense, self._waits, self._written = redrawn, is_dense, waits, written
+        self.unseen = Unseen()
+        self._words = TensorWords(self.unseen)
+        self._lanes = Lanes()
+        self._lock = threading.RLock()
+        """Held while a look is taken and reported."""
+        self._nested: set[int] = set()
+        """Identities of the code of compiled functions that were called inside of another compiled call."""
+        self._eager_calls, self._prior = 0, eval_frame._stance
+        self._looks = self._work = 0
         self._known_modules: set[str] = set()
         self._own_modules: list[str] = []
-        self.units = self.calls = self.backwards = 0
+        self.calls = self.backwards = 0
+        """How many there were, in all threads."""
         self.seconds: list[float] = []
-        """Duration of each call."""
-        self.truncated = ""
-        self.in_threads = False
-        """Whether compiled code was called in another thread than the main one; such calls are not observed."""
+        """Duration of each call of the main thread."""
         self._watch_calls()
         self._watch_backwards()
 
-    @property
-    def sampled(self) -> bool:
-        """Whether a large tensor was hashed by a sample only."""
-        return self._words.sampled
+    def call_now(self) -> int:
+        """The number of the last call that the current thread has made; 0 for a thread that the script did not start."""
+        lane = self._lanes.current()
+        return lane.numbered(lane.calls) if lane is not None else 0
 
     def end(self) -> None:
-        """Take the last look, at the end of the script."""
-        self._look({"event": "end", "unit": self.units + 1, "number": 0, "line": 0}, [], None, is_full=True)
+        """Take the last look, at the end of the script, with all that has no holder any more gone, the compiler's included."""
+        torch._dynamo.reset()
+        gc.collect()
+        lane = self._lanes.current()
+        assert lane is not None
+        event = {"event": "end", "unit": lane.units + 1, "number": 0, "line": 0}
+        with self._lock:
+            self._look(lane, event, [], None, is_full=True)
 
     # calls ---------------------------------------------------------------------------------------------------------------
 
@@ -99,28 +129,36 @@ class Boundaries:
 
     def _enter(self) -> Callable[[], None]:
         """Entry hook of the wrapper; returns its exit hook."""
-        if threading.get_ident() != self._thread:
-            self.in_threads = True
-            return _nothing
-        if self._depth:
-            self._depth += 1
-            return self._leave_inner
-        frame = _wrapper(sys._getframe(1))
-        self.units += 1
+        lane, frame = self._lanes.current(), _wrapper(sys._getframe(1))
+        if lane is None:
+            self.calls += 1
+            self.unseen.add(IN_THREADS, "calls in threads that were not started in Python, or among too many")
+            return self._made_eager(NOWHERE)
+        if lane.depth:
+            self._nested.add(_function(frame))
+            lane.depth += 1
+            return lambda: self._leave_inner(lane)
+        if lane.in_backward and _function(frame) in self._nested:
+            return self._made_eager(lane.numbered(lane.calls))  # as a part of the call whose forward is recomputed
+        return self._enter_outermost(lane, frame)
+
+    def _enter_outermost(self, lane: Lane, frame: types.FrameType | None) -> Callable[[], None]:
+        lane.units += 1
+        lane.calls += 1
         self.calls += 1
-        self._before(self.calls)
-        unit, number = self.units, self.calls
-        self._boundary("call", "entry", unit, number, frame, self._arguments(frame))
-        prior = eval_frame._stance
-        if self._is_eager(number):
-            eval_frame._set_stance(eval_frame.DynamoStance("force_eager"))
+        unit, number = lane.numbered(lane.units), lane.numbered(lane.calls)
+        self._wait(lane)
+        self._before(number)
+        self._boundary(lane, "call", "entry", unit, number, frame, self._arguments(frame))
+        again = self._made_eager(number)
         begun, frames = time.perf_counter(), _frames()
-        self._go_in()
+        self._go_in(lane)
 
         def leave() -> None:
-            self._come_out()
-            self.seconds.append(time.perf_counter() - begun)
-            eval_frame._set_stance(prior)
+            self._come_out(lane)
+            if lane.number == 0:
+                self.seconds.append(time.perf_counter() - begun)
+            again()
             frame = _wrapper(sys._getframe(1))
             held = locals_of(frame) if frame is not None else {}
             error = sys.exc_info()[1]
@@ -128,22 +166,43 @@ class Boundaries:
             roots = [*self._arguments(frame), *([("result", held["result"])] if "result" in held else [])]
             said = {"compiled": _frames() - frames, "raised": type(error) if raised else None}
             del held, error
-            self._boundary("call", "exit", unit, number, frame, roots, said)
+            self._boundary(lane, "call", "exit", unit, number, frame, roots, said)
 
         return leave
 
-    def _go_in(self) -> None:
-        self._depth = 1
+    def _made_eager(self, number: int) -> Callable[[], None]:
+        """Have a call run without the compiler, if it should; returns what ends that. The stance is one for all threads."""
+        if not self._is_eager(number):
+            return _nothing
+        with self._lock:
+            if self._eager_calls == 0:
+                self._prior = eval_frame._set_stance(eval_frame.DynamoStance("force_eager"))
+            self._eager_calls += 1
+
+        def end() -> None:
+            with self._lock:
+                self._eager_calls -= 1
+                if self._eager_calls == 0:
+                    eval_frame._set_stance(self._prior)
+
+        return end
+
+    def _wait(self, lane: Lane) -> None:
+        if self._waits and 0 < lane.number <= WAITING_LANES and lane.calls == 1:
+            time.sleep(random.Random(time.monotonic_ns()).uniform(0, LONGEST_WAIT))
+
+    def _go_in(self, lane: Lane) -> None:
+        lane.depth += 1
         if self._redrawn is not None:
             self._redrawn.act()
 
-    def _come_out(self) -> None:
-        self._depth = 0
-        if self._redrawn is not None:
+    def _come_out(self, lane: Lane) -> None:
+        lane.depth = 0
+        if self._redrawn is not None and not lane.in_backward:
             self._redrawn.rest()
 
-    def _leave_inner(self) -> None:
-        self._depth -= 1
+    def _leave_inner(self, lane: Lane) -> None:
+        lane.depth -= 1
 
     def _arguments(self, frame: types.FrameType | None) -> list[tuple[str, Any]]:
         held = locals_of(frame) if frame is not None else {}
@@ -163,14 +222,18 @@ class Boundaries:
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def run(*args: Any, **kwargs: Any) -> Any:
-            if self._depth or threading.get_ident() != self._thread:
+            lane = self._lanes.current()
+            if lane is None or lane.depth or lane.in_backward:
                 return original(*args, **kwargs)
-            self.units += 1
+            lane.units += 1
+            lane.backwards += 1
             self.backwards += 1
-            unit, number = self.units, self.backwards
+            unit, number = lane.numbered(lane.units), lane.numbered(lane.backwards)
             frame = sys._getframe(1)
-            self._boundary("backward", "entry", unit, number, frame, [])
-            self._go_in()
+            self._boundary(lane, "backward", "entry", unit, number, frame, [])
+            lane.in_backward += 1
+            if self._redrawn is not None:
+                self._redrawn.act()
             result: Any = None
             raised: type | None = None
             try:
@@ -180,8 +243,10 @@ class Boundaries:
                 raised = type(error)
                 raise
             finally:
-                self._come_out()
-                self._boundary("backward", "exit", unit, number, frame, [("result", result)], {"raised": raised})
+                lane.in_backward -= 1
+                if self._redrawn is not None:
+                    self._redrawn.rest()
+                self._boundary(lane, "backward", "exit", unit, number, frame, [("result", result)], {"raised": raised})
 
         return run
 
@@ -189,6 +254,7 @@ class Boundaries:
 
     def _boundary(
         self,
+        lane: Lane,
         what: str,
         side: str,
         unit: int,
@@ -197,22 +263,38 @@ class Boundaries:
         roots: list[tuple[str, Any]],
         said: Message | None = None,
     ) -> None:
-        is_full = self._is_full(unit) and self._looks < MOST_LOOKS
-        if not is_full and (unit > LIGHT_UNITS or side == "entry"):
-            return
-        event = {
-            "event": f"{what} {side}",
-            "unit": unit,
-            "number": number,
-            **_line(frame, self._is_own),
-            **(said or {}),
-        }
-        self._look(event, roots, frame, is_full=is_full)
+        """Take the look of a boundary, if it has one. An error of ours is counted, and never raised into the script."""
+        try:
+            with self._lock:
+                is_full = self._has_full_look(lane, unit, f"{what} {side} {number}")
+                if not is_full and (lane.units > LIGHT_UNITS or side == "entry"):
+                    return
+                event = {
+                    "event": f"{what} {side}",
+                    "unit": unit,
+                    "number": number,
+                    **_line(frame, self._is_own),
+                    **(said or {}),
+                }
+                self._look(lane, event, roots, frame, is_full=is_full)
+        except Exception:
+            self.unseen.error(f"{what} {side} {number}")
+
+    def _has_full_look(self, lane: Lane, unit: int, moment: str) -> bool:
+        if lane.number or lane.in_backward or not self._is_full(unit):
+            return False
+        if self._looks < MOST_LOOKS and self._work < MOST_WORK:
+            return True
+        self.unseen.add(LOOKS, moment)
+        return False
 
     def _look(
-        self, event: Message, roots: list[tuple[str, Any]], frame: types.FrameType | None, *, is_full: bool
+        self, lane: Lane, event: Message, roots: list[tuple[str, Any]], frame: types.FrameType | None, *, is_full: bool
     ) -> None:
-        look = Look(self._is_own, self._words)
+        is_last, is_apart = event["event"] == "end", lane.number > 0
+        items = DENSE_ITEMS if self._is_dense else ITEMS
+        look = Look(self._is_own, self._words, self.unseen, items=items, is_last=is_last, is_shared=is_apart)
+        self._words.begin(is_exact=is_last or self._is_dense)
         if is_full:
             self._looks += 1
             look.add(self._globals())
@@ -221,14 +303,22 @@ class Boundaries:
                          for name, value in locals_of(user).items())  # fmt: skip
             look.add(roots)
         else:
-            look.add((name, value) for name, value in roots if name == "result")
+            look.add((n, value) for n, value in roots if n == "result" or (is_apart and n != "compiled"))
         if "raised" in event:
             look.put("raised", _exception(event.pop("raised")))
-        for name, entry in state():
+        for name, entry in modes() if is_apart else state():
             look.put(name, entry)
+        if is_last and self._written is not None:
+            self._written.add_to(look, self.unseen)
         look.close()
-        self.truncated = self.truncated or look.truncated
-        self._on_look({**event, "full": is_full}, look.entries)
+        self._work += look.visits if is_full else 0
+        told = {
+            **event,
+            "full": is_full or is_apart,
+            "thread": lane.number,
+            "finest": not is_full and (is_apart or lane.in_backward > 0),
+        }
+        self._on_look({**told, "order": lane.order()}, look.entries)
 
     def _globals(self) -> list[tuple[str, Any]]:
         """Globals of the script, then of its own modules, as (path, value)."""
@@ -246,6 +336,12 @@ class Boundaries:
                 if not (key.startswith("__") or isinstance(value, types.ModuleType) or (id(scope), key) in INSTALLED)
             ]
         return roots
+
+
+def _function(frame: types.FrameType | None) -> int:
+    """The identity of the code that a wrapper runs; 0 if it is not known."""
+    fn = locals_of(frame).get("fn") if frame is not None else None
+    return id(getattr(getattr(fn, "__func__", fn), "__code__", fn))
 
 
 def _is_module(name: str) -> bool:

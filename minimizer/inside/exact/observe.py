@@ -1,27 +1,35 @@
 """The walk over a script's observable objects: each by the shortest path that leads to it, described by a few strings.
 
 The walk runs none of the script's code: no ``__repr__``, ``__eq__``, ``__hash__``, property or ``__getattr__``. It keeps no
-references afterwards. It is bounded, and reports the path at which it stopped.
+references afterwards. It is bounded, and counts what it leaves out (`Unseen`). An error over an object is counted there too, and
+the walk goes on: nothing is ever raised into the script.
+
+Paths: ``a.b`` an attribute, ``a['k']`` and ``a[0]`` an item, ``a.<member>['k']`` a member of a set, ``a.<items>[1000:2000]`` the items of
+a large container that are only hashed, ``a.<rest>`` all that a full look has no room for, ``list(a)[0]`` and ``list(a.values())[0]`` a key
+that is an object, and its value.
 """
 
 from __future__ import annotations
 
 import collections
-import enum
 import functools
-import io
+import gc
+import hashlib
 import itertools
-import random
 import sys
+import threading
 import types
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
+from .leaves import BASES, Entry, leaf, plain
 from .reach import (
+    PLAIN_TEXT,
+    SCALARS,
     TEXT,
     asked,
     bounded,
@@ -30,87 +38,181 @@ from .reach import (
     dict_of,
     factory,
     hashed,
+    is_enum,
     is_shown,
-    listed,
+    kind_name,
+    label,
     locals_of,
     member,
-    raw,
+    named,
     scalar,
     slots_of,
+    written,
 )
 from .tensors import TensorWords
+from .unseen import MACHINE, WALK, Unseen
 
-Entry = dict[str, str]
 Children = Iterable[tuple[str, Any]]
 
-MOST_ENTRIES = 20_000
-"""Most entries of one look."""
-MOST_ITEMS = 1000
-"""Most items of one container that are walked."""
-MOST_SCALARS = 20_000
-"""Most scalars of one container that are recorded; of a larger one, evenly spaced items."""
+MOST_ENTRIES = 50_000
+"""Most entries of one look; what is beyond is hashed."""
+MOST_VISITS = 200_000
+"""Most objects that one look visits, those that are hashed only included."""
+ITEMS = 1000
+"""Items of one container that are entries of their own; the others are hashed, in parts of so many."""
+DENSE_ITEMS = 20_000
+"""The same in a look that is to tell which item differs."""
+MOST_PARTS = 1000
+"""Most parts of one container that are hashed."""
 LONGEST_PATH = 1000
 """Characters; the walk does not follow longer paths."""
 LONGEST_WORD = 1000
 """Characters of what an entry says of one thing; the other end refuses a log with more (`ExactLog`)."""
-SCALARS = (int, float, complex, bool, str, bytes, type(None))
-PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, type(Ellipsis))
 WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType, types.CellType)
 """Types whose identity is not observed: two equal objects may be one or two."""
 UNSEEN = (
-    "torch._", "torch.profiler", "torch.autograd.profiler", "torch.autograd.profiler_util", "_weakrefset", "torch.fx", "torch.utils.data", "torch.distributed", "logging", "threading", "_thread", "multiprocessing", "concurrent",
-    "asyncio", "re", "socket", "ssl", "subprocess", "importlib", "_frozen_importlib", "ctypes", "weakref", "warnings", "tempfile", "inspect",
-    "ast", "unittest", "gc", "queue", "selectors", "sqlite3", "pathlib", "triton",
+    "torch._", "torch.profiler.", "torch.autograd.profiler", "torch.fx.experimental.", "triton.",
+    "threading.Thread", "threading._", "_thread.", "multiprocessing.", "concurrent.", "asyncio.", "_asyncio.", "socket.", "_socket.",
+    "ssl.", "_ssl.", "subprocess.", "importlib.", "_frozen_importlib", "ctypes.CDLL", "_ctypes.", "weakref.", "_weakrefset.", "warnings.",
+    "tempfile.", "gc.", "selectors.", "select.", "sqlite3.",
 )  # fmt: skip
-"""Modules whose objects are not entered, since their state is the machine's or the compiler's."""
+"""How the full names of those types begin whose objects are not entered, since their state is the machine's or the compiler's."""
+SEEN_ALL_THE_SAME = ("asyncio.queues.", "asyncio.locks.", "multiprocessing.dummy.")
+WEAK_CONTAINERS = ("_weakrefset.WeakSet", "weakref.WeakValueDictionary", "weakref.WeakKeyDictionary")
 OF_MODULES = ("_parameters", "_buffers", "_modules")
-REDUCIBLE: tuple[type, ...] = (
-    type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), enumerate, zip, map, filter, reversed,
-    type(iter({}.keys())), type(iter({}.items())), type(iter({}.values())),
+OF_LOGGERS = ("name", "level", "disabled", "propagate", "handlers", "filters")
+"""What a logger of `logging` says of itself; the rest is a cache, and the tree of all loggers."""
+OF_THREADS = ("_target", "_args", "_kwargs", "_name")
+"""What a thread was given; the other private attributes are the machine's."""
+VIEWS = (type({}.keys()), type({}.items()), type({}.values()), types.MappingProxyType)
+"""Views of a mapping, which they refer to."""
+OF_LANGUAGE = ("builtins", "itertools", "collections", "_collections")
+"""Modules of iterators whose position ``__reduce__`` gives without advancing them."""
+PLAIN_CONTAINERS = (
+    dict, collections.OrderedDict, collections.defaultdict, collections.Counter, list, tuple, collections.deque, set, frozenset,
 )  # fmt: skip
-"""Iterators whose position ``__reduce__`` gives without advancing them."""
+"""Containers without attributes."""
 
 
 class Look:
-    """One walk over everything that can be reached from some roots; ``entries`` are the descriptions by path."""
+    """One walk over everything that can be reached from some roots; ``entries`` are the descriptions by path.
 
-    def __init__(self, is_own: Any, words: TensorWords) -> None:
-        self._is_own, self._words = is_own, words
-        self._paths: dict[int, str] = {}
+    Args:
+        is_own: whether a file is the script's own.
+        words: describes tensors.
+        unseen: counts what is left out.
+        items: items of one container that are entries of their own; see `ITEMS`.
+        is_last: whether it is the look at the script's end, after a garbage collection: it tells what weak references still find.
+        is_shared: whether other threads may change objects meanwhile: then no instance is entered.
+    """
+
+    def __init__(
+        self,
+        is_own: Callable[[str], bool],
+        words: TensorWords,
+        unseen: Unseen | None = None,
+        *,
+        items: int = ITEMS,
+        is_last: bool = False,
+        is_shared: bool = False,
+    ) -> None:
+        self._is_own, self._words, self._items, self._is_last = is_own, words, items, is_last
+        self._is_shared = is_shared
+        self._unseen = unseen if unseen is not None else Unseen()
+        self._paths: Any = {}
         self._pending: collections.deque[tuple[str, Any]] = collections.deque()
+        self._later: collections.deque[Callable[[], None]] = collections.deque()
+        """What is hashed when all else has its path: aliases point to objects that have one of their own."""
+        self._digest: Any = None
+        """The hash that takes up entries, while objects are hashed only."""
         self._alive: list[Any] = []
         """Objects kept alive until the walk is over, so that no id is reused meanwhile."""
         self.entries: dict[str, Entry] = {}
-        self.truncated = ""
-        """The first path at which the walk stopped; empty if it was complete."""
+        self.visits = 0
 
     def add(self, roots: Children) -> Look:
         """Walk these roots and all that can be reached from them; an object seen before is recorded as an alias."""
         self._pending.extend(roots)
         while self._pending:
             if len(self.entries) >= MOST_ENTRIES:
-                self.truncated = self.truncated or self._pending[0][0][:LONGEST_PATH]
-                self._pending.clear()
+                self._postpone_rest()
                 break
             path, value = self._pending.popleft()
-            if len(path) > LONGEST_PATH:
-                self.truncated = self.truncated or path[:LONGEST_PATH]
-            elif path not in self.entries:
-                self.put(path, self._enter(path, value))
+            if path not in self.entries:
+                self._visit(path, value)
         return self
 
     def put(self, path: str, entry: Entry) -> None:
         """Add an entry, each word of it bounded: names of the script's attributes and classes may be of any length."""
-        self.entries[bounded(path, LONGEST_PATH)] = {
-            bounded(name, LONGEST_WORD): bounded(word, LONGEST_WORD) for name, word in entry.items()
-        }
+        path = path if len(path) <= LONGEST_PATH else bounded(path, LONGEST_PATH)
+        told = entry
+        if max(map(len, [*entry, *entry.values()]), default=0) > LONGEST_WORD:
+            told = {bounded(name, LONGEST_WORD): bounded(word, LONGEST_WORD) for name, word in entry.items()}
+        if self._digest is None:
+            self.entries[path] = told
+        else:
+            self._digest.update(repr((path, told)).encode("utf-8", "surrogatepass"))
 
     def close(self) -> None:
-        """Drop all references that the walk has kept."""
+        """Hash what was put off, then drop all references that the walk has kept."""
+        while self._later:
+            self._later.popleft()()
         self._alive.clear()
         self._paths.clear()
 
+    # what is only hashed -------------------------------------------------------------------------------------------------
+
+    def _postpone_rest(self) -> None:
+        """Put off all that is still to be walked, by the root that it is reached from."""
+        by_root: dict[str, list[tuple[str, Any]]] = {}
+        for path, value in self._pending:
+            by_root.setdefault(path.partition(".")[0].partition("[")[0], []).append((path, value))
+        self._pending.clear()
+        for root, children in by_root.items():
+            self._postpone(f"{root}.<rest>", children)
+
+    def _postpone(self, path: str, children: Sequence[tuple[str, Any]]) -> None:
+        """Have one entry for these objects and all that can be reached from them: a hash, made when all others have theirs."""
+        self._later.append(
+            lambda: self.entries.update({path: {"type": "items", "value": f"#{self._hash_of(children)}"}})
+        )
+
+    def _hash_of(self, children: Iterable[tuple[str, Any]]) -> str:
+        outer = self._pending, self._digest
+        self._pending, self._digest = collections.deque(children), hashlib.blake2b(digest_size=8)
+        try:
+            while self._pending:
+                if self.visits >= MOST_VISITS:
+                    self._unseen.add(WALK, self._pending[0][0])
+                    break
+                self._visit(*self._pending.popleft())
+            return str(self._digest.hexdigest())
+        finally:
+            self._pending, self._digest = outer
+
+    def _hash_members(self, path: str, members: list[Any]) -> None:
+        """The entry for members of a set that have no label: a hash of each, as if it were alone, in sorted order."""
+        paths, hashes = self._paths, []
+        for part in members:
+            self._paths = collections.ChainMap({}, paths)
+            hashes.append(self._hash_of([("", part)]))
+        self._paths = paths
+        self.put(path, {"type": "members", "value": f"#{hashed(' '.join(sorted(hashes)).encode())}"})
+
     # one object ----------------------------------------------------------------------------------------------------------
+
+    def _visit(self, path: str, value: Any) -> None:
+        """Add the entry of an object. An error of ours is counted, and the object is not observed."""
+        self.visits += 1
+        if len(path) > LONGEST_PATH:
+            self._unseen.add(WALK, path)
+            return
+        try:
+            entry = self._enter(path, value)
+        except Exception:
+            self._unseen.error(path)
+            entry = {"unseen": "observer"}
+        self.put(path, entry)
 
     def _enter(self, path: str, value: Any) -> Entry:
         kind = type(value)
@@ -118,9 +220,10 @@ class Look:
             return {"type": kind.__name__, "value": scalar(value)}
         if kind in PLAIN_TEXT:
             return {"type": kind.__name__, "value": str(value)[:TEXT]}
-        if issubclass(kind, enum.Enum):
-            return {"type": kind.__qualname__, "value": str(raw(value, "_name_"))}
-        value = self._unwrapped(value)
+        if is_enum(kind):
+            return {"type": kind.__qualname__, "value": named(value)}
+        if kind.__name__ == "OptimizedModule":
+            value = self._unwrapped(value)
         if type(value) not in WITHOUT_IDENTITY:
             if id(value) in self._paths:
                 return {"alias": self._paths[id(value)]}
@@ -130,61 +233,44 @@ class Look:
 
     def _unwrapped(self, value: Any) -> Any:
         """The module inside an ``OptimizedModule``; other values unchanged."""
-        fields = dict_of(value)
-        if fields is not None and type(value).__name__ == "OptimizedModule" and "_modules" in fields:
-            return fields["_modules"].get("_orig_mod", value)
-        return value
+        fields = dict_of(value) or {}
+        return fields["_modules"].get("_orig_mod", value) if "_modules" in fields else value
 
     def _describe(self, path: str, value: Any, kind: type) -> Entry:
-        if issubclass(kind, torch.Tensor):
-            return self._tensor(path, value, kind)
-        if issubclass(kind, dict):
-            return self._dict(path, value, kind)
-        if issubclass(kind, list | tuple | collections.deque):
-            return self._sequence(path, value, kind)
-        if issubclass(kind, set | frozenset):
-            return self._set(path, value, kind)
-        if issubclass(kind, torch.Generator):
-            return {"type": "Generator", "state": hashed(bytes(value.get_state().tolist()))}
-        if issubclass(kind, random.Random):
-            return {"type": kind.__qualname__, "state": hashed(repr(random.Random.getstate(value)).encode())}
-        if issubclass(kind, types.FunctionType):
-            return self._function(path, value)
-        if issubclass(kind, types.MethodType):
-            self._pending.append((f"{path}.__self__", value.__self__))
-            self._pending.append((f"{path}.__func__", value.__func__))
-            return {"type": "method"}
-        if issubclass(kind, functools.partial):
-            self._pending.extend(
-                [(f"{path}.func", value.func), (f"{path}.args", value.args), (f"{path}.keywords", value.keywords)]
-            )
-            return {"type": "partial"}
-        if issubclass(kind, type):
-            return self._class(path, value)
-        if issubclass(kind, staticmethod | classmethod):
-            self._pending.append((path + ".__func__", value.__func__))
-            return {"type": kind.__name__}
-        if issubclass(kind, types.GeneratorType | types.CoroutineType):
-            return self._generator(path, value)
-        if issubclass(kind, io.StringIO | io.BytesIO):
-            closed = value.closed
-            return {"type": kind.__name__, "value": "closed" if closed else scalar(value.getvalue())}
-        if issubclass(kind, types.CellType):
-            return self._cell(path, value)
-        if kind in REDUCIBLE:
+        if kind not in DESCRIBED:
+            DESCRIBED[kind] = next((describe for base, describe in self.KINDS.items() if issubclass(kind, base)), None)
+        describe = DESCRIBED[kind]
+        if describe is not None:
+            return describe(self, path, value, kind)
+        if kind in VIEWS:
+            return self._view(path, value, kind)
+        if (entry_ := leaf(value, kind)) is not None:
+            return self._leaf(path, value, kind, entry_)
+        if issubclass(kind, tuple(BASES)):
+            return self._leaf(path, value, kind, {"type": kind.__qualname__, "value": scalar(plain(value, kind))})
+        if kind in (itertools.count, itertools.repeat) and counts_scalars(value):
+            return {"type": kind.__name__, "value": repr(value)[:TEXT]}
+        if _is_iterator(kind):
             return self._iterator(path, value, kind)
-        if kind in (itertools.count, itertools.repeat):
-            return {"type": kind.__name__, "value": repr(value)[:TEXT] if counts_scalars(value) else ""}
         return self._instance(path, value, kind)
 
+    def _leaf(self, path: str, value: Any, kind: type, entry: Entry) -> Entry:
+        """The entry of a value that is described by itself, with what a subclass of the script's adds to it."""
+        if entry.get("dtype") == "object":
+            self.hold(path, lambda place: f"{path}[{place}]", value.ravel().tolist())
+        if self._is_of_script(kind):
+            self._attributes(path, value, entry)
+        return entry
+
     def _tensor(self, path: str, value: torch.Tensor, kind: type) -> Entry:
-        entry = {"type": kind.__qualname__, **self._words.describe(value)}
+        entry = {"type": kind.__qualname__, **self._words.describe(value, path)}
         is_leaf = asked(value, "is_leaf")
         if (is_leaf or asked(value, "retains_grad")) and asked(value, "requires_grad"):
             grad = asked(value, "grad")
             self._pending.append((f"{path}.grad", grad))
             self._alive.append(grad)
-        fields = {name: part for name, part in (dict_of(value) or {}).items() if is_shown(name)}
+        fields = {**slots_of(value), **(dict_of(value) or {})}
+        fields = {name: part for name, part in fields.items() if is_shown(name)}
         if self._is_wrapper_of_library(kind):  # it keeps there what it was asked before, and the compiler asks too
             fields = {n: part for n, part in fields.items() if isinstance(part, torch.Tensor) or not n.startswith("_")}
         self._pending.extend((f"{path}.{name}", part) for name, part in fields.items())
@@ -194,13 +280,14 @@ class Look:
         """Whether tensors of a class consist of other tensors, by code that is not the script's, as nested ones do."""
         return hasattr(kind, "__tensor_flatten__") and not self._is_of_script(kind)
 
+    # containers ----------------------------------------------------------------------------------------------------------
+
     def _dict(self, path: str, value: dict[Any, Any], kind: type) -> Entry:
         if value is sys.modules:  # the compiler imports more of them
             return {"type": "modules"}
         if _is_namespace(value):  # those of the script are roots, and Dynamo adds its own globals
             return {"type": "namespace", "name": scalar(dict.get(value, "__name__"))}
-        by_key = dict.items(value)
-        order = list(by_key)
+        order = list(dict.items(value))
         if issubclass(kind, collections.OrderedDict):
             items = {id(key): (key, item) for key, item in order}
             order = [items[id(key)] for key in collections.OrderedDict.__iter__(value) if id(key) in items]
@@ -208,24 +295,16 @@ class Look:
         entry = {"type": kind.__qualname__, "length": str(len(order))}
         if issubclass(kind, collections.defaultdict):
             entry["default"] = getattr(factory(value), "__name__", "")
-        is_plain = all(type(key) in SCALARS for key, _ in order)
-        entry["keys"] = (
-            listed(key for key, _ in self._some(path, order))
-            if is_plain
-            else ", ".join(type(k).__name__ for k, _ in order[:50])
-        )
-        if is_plain and all(type(item) in SCALARS for _, item in order):
-            pairs = ", ".join(f"{scalar(key)}: {scalar(item)}" for key, item in self._some(path, order))
-            return {**entry, "items": bounded(f"{{{pairs}}}")}
-        for place, (key, item) in enumerate(order[:MOST_ITEMS]):
-            if type(key) in SCALARS:
-                self._pending.append((f"{path}[{scalar(key)}]", item))
-            else:
-                self._pending.append((f"list({path})[{place}]", key))
-                self._pending.append((f"list({path}.values())[{place}]", item))
-        if kind not in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
-            self._attributes(path, value, entry)
-        return entry
+        keys, values = [key for key, _ in order], [item for _, item in order]
+        labels = _labels(keys)
+        if labels is None:
+            entry["keys"] = bounded(", ".join(kind_name(type(key)) for key in keys))
+            self.hold(path, lambda place: f"list({path})[{place}]", keys, "keys")
+            self.hold(path, lambda place: f"list({path}.values())[{place}]", values)
+        else:
+            entry["keys"] = written(labels)
+            self.hold(path, lambda place: f"{path}[{labels[place]}]", values)
+        return self._with_fields(path, value, kind, entry)
 
     def _sequence(self, path: str, value: Any, kind: type) -> Entry:
         base = next(b for b in (list, tuple, collections.deque) if issubclass(kind, b))
@@ -234,39 +313,80 @@ class Look:
         entry = {"type": kind.__qualname__, "length": str(len(items))}
         if base is collections.deque:
             entry["maxlen"] = str(collections.deque.maxlen.__get__(value))
-        if all(type(item) in SCALARS for item in items):
-            return {**entry, "items": listed(self._some(path, items))}
-        self._pending.extend((f"{path}[{place}]", item) for place, item in enumerate(items[:MOST_ITEMS]))
-        return entry
-
-    def _some(self, path: str, items: list[Any]) -> list[Any]:
-        """The items of a container; of one above `MOST_SCALARS`, evenly spaced ones."""
-        if len(items) <= MOST_SCALARS:
-            return items
-        self.truncated = self.truncated or path
-        return items[:: -(-len(items) // MOST_SCALARS)]
+        self.hold(path, lambda place: f"{path}[{place}]", items)
+        return self._with_fields(path, value, kind, entry)
 
     def _set(self, path: str, value: Any, kind: type) -> Entry:
         items = list((set if issubclass(kind, set) else frozenset).__iter__(value))
+        self._alive.append(items)
         entry = {"type": kind.__qualname__, "length": str(len(items))}
-        if all(type(item) in SCALARS for item in items):
-            held = sorted(map(scalar, items)) if len(items) <= MOST_SCALARS else []
-            self.truncated = self.truncated or ("" if held or not items else path)
-            entry["items"] = bounded("{" + ", ".join(held) + "}")
+        labels = _labels(items)
+        if labels is None:
+            if self._digest is not None:
+                self._hash_members(path, items)
+            else:
+                self._later.append(lambda: self._hash_members(f"{path}.<members>", items))
+        elif len(labels) <= self._items and self._digest is None:
+            for text in sorted(labels):
+                self.put(f"{path}.<member>[{text}]", {"type": "member"})
         else:
-            entry["items"] = ", ".join(sorted(type(item).__qualname__ for item in items[:50]))
+            entry["items"] = f"#{hashed(repr(sorted(labels)).encode('utf-8', 'surrogatepass'))}"
+        return self._with_fields(path, value, kind, entry)
+
+    def hold(self, path: str, name_of: Callable[[int], str], values: list[Any], what: str = "items") -> None:
+        """Walk the items of a container: `ITEMS` by themselves, and the others in parts, which are only hashed.
+
+        ``name_of``: the path of an item, by its place. ``what``: the name for the parts.
+        """
+        are_scalars = SCALARS.issuperset(map(type, values))
+        if self._digest is not None:
+            if are_scalars:
+                self._digest.update(_text_of(values))
+            else:
+                self._pending.extend((name_of(place), value) for place, value in enumerate(values))
+            return
+        for place, value in enumerate(values[: self._items]):
+            if are_scalars:
+                self.put(name_of(place), {"type": type(value).__name__, "value": scalar(value)})
+            else:
+                self._pending.append((name_of(place), value))
+        size = max(ITEMS, -(-len(values) // MOST_PARTS))
+        for start in range(self._items, len(values), size):
+            stop = min(start + size, len(values))
+            part = f"{path}.<{what}>[{start}:{stop}]"
+            if are_scalars:
+                self.put(part, {"type": "items", "value": f"#{hashed(_text_of(values[start:stop]))}"})
+            else:
+                self._postpone(part, [(name_of(place), values[place]) for place in range(start, stop)])
+
+    def _with_fields(self, path: str, value: Any, kind: type, entry: Entry) -> Entry:
+        """The entry of a container, with the attributes that a subclass gives it."""
+        if kind not in PLAIN_CONTAINERS and (dict_of(value) or slots_of(value)):
+            self._attributes(path, value, entry)
         return entry
 
-    def _function(self, path: str, value: types.FunctionType) -> Entry:
+    def _view(self, path: str, value: Any, kind: type) -> Entry:
+        """A view of a dict: it refers to that alone. The proxy of a class's attributes is not entered: the class is."""
+        held = gc.get_referents(value)
+        if held and not (type(held[0]) is dict and "__module__" in held[0] and "__doc__" in held[0]):
+            self._pending.append((f"{path}.<of>", held[0]))
+        return {"type": kind.__name__}
+
+    # functions, classes, iterators ---------------------------------------------------------------------------------------
+
+    def _function(self, path: str, value: types.FunctionType, kind: type) -> Entry:
         fields = dict(value.__dict__)
         original = fields.get("_torchdynamo_orig_callable")
         entry = {"type": "function", "name": value.__qualname__}
-        extra = [(f"{path}.{name}", part) for name, part in fields.items() if is_shown(name) and name != "__wrapped__"]
+        is_own = self._is_own(value.__code__.co_filename)
+        extra = [
+            (f"{path}.{n}", part) for n, part in fields.items() if is_shown(n) and (n != "__wrapped__" or not is_own)
+        ]
         self._pending.extend(item for item in extra if item[0] != f"{path}.get_compiler_config")
         if original is not None:
             self._pending.append((f"{path}.__wrapped__", original))
             return entry
-        if not self._is_own(value.__code__.co_filename):
+        if not is_own:
             return entry
         entry["code"] = hashed(code_text(value.__code__).encode())
         if value.__defaults__:
@@ -277,14 +397,28 @@ class Look:
             self._pending.append((f"{path}.<closure>.{name}", cell))
         return entry
 
-    def _cell(self, path: str, value: types.CellType) -> Entry:
+    def _method(self, path: str, value: types.MethodType, kind: type) -> Entry:
+        self._pending.append((f"{path}.__self__", value.__self__))
+        self._pending.append((f"{path}.__func__", value.__func__))
+        return {"type": "method"}
+
+    def _partial(self, path: str, value: Any, kind: type) -> Entry:
+        parts: Any = vars(functools.partial)
+        self._pending.extend((f"{path}.{name}", parts[name].__get__(value)) for name in ("func", "args", "keywords"))
+        return {"type": "partial"}
+
+    def _wrapped_method(self, path: str, value: Any, kind: type) -> Entry:
+        self._pending.append((path + ".__func__", value.__func__))
+        return {"type": kind.__name__}
+
+    def _cell(self, path: str, value: types.CellType, kind: type) -> Entry:
         try:
             held = value.cell_contents
         except ValueError:
             return {"type": "cell", "value": "empty"}
         return self._enter(path, held)
 
-    def _class(self, path: str, value: type) -> Entry:
+    def _class(self, path: str, value: type, kind: type) -> Entry:
         entry = {"type": "class", "name": value.__qualname__}
         if not self._is_of_script(value):
             return entry
@@ -300,7 +434,7 @@ class Look:
         module = sys.modules.get(str(type.__dict__["__dict__"].__get__(kind).get("__module__", "")))
         return module is not None and self._is_own(getattr(module, "__file__", None) or "")
 
-    def _generator(self, path: str, value: Any) -> Entry:
+    def _generator(self, path: str, value: Any, kind: type) -> Entry:
         is_coroutine = isinstance(value, types.CoroutineType)
         frame = value.cr_frame if is_coroutine else value.gi_frame
         entry = {"type": type(value).__name__, "name": value.__qualname__}
@@ -312,55 +446,131 @@ class Look:
         return entry
 
     def _iterator(self, path: str, value: Any, kind: type) -> Entry:
-        reduced = value.__reduce__()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # from Python 3.12 on those of itertools warn
+            reduced = value.__reduce__()
         self._alive.append(reduced)
         for place, part in enumerate(reduced[1:]):
             self._pending.append((f"{path}.<{'of' if place == 0 else 'at'}>", part))
         return {"type": kind.__name__}
 
+    # instances -----------------------------------------------------------------------------------------------------------
+
     def _instance(self, path: str, value: Any, kind: type) -> Entry:
         entry = {"type": kind.__qualname__}
-        module = str(kind.__module__) if type(kind.__module__) is str else ""
-        if issubclass(
-            kind, weakref.ref | types.ModuleType | types.BuiltinFunctionType | types.CodeType | types.FrameType
-        ):
+        name = kind_name(kind)
+        if issubclass(kind, weakref.ref):
+            return (
+                {**entry, "state": "alive" if weakref.ref.__call__(value) is not None else "dead"}
+                if self._is_last
+                else entry
+            )
+        if name in WEAK_CONTAINERS:
+            return {**entry, "length": str(_living(value))} if self._is_last else entry
+        if issubclass(kind, types.ModuleType | types.BuiltinFunctionType | types.CodeType | types.FrameType):
             return entry
-        if (
-            any(module == m or module.startswith(m if m.endswith("_") else f"{m}.") for m in UNSEEN)
-            and module != "_thread"
-        ):
+        if name.startswith(UNSEEN) and not name.startswith(SEEN_ALL_THE_SAME):
+            self._unseen.add(MACHINE, path)
             return entry
-        if module == "_thread" and kind.__name__ != "_local":
+        if self._is_shared:
             return entry
         self._attributes(path, value, entry)
         return entry
 
     def _attributes(self, path: str, value: Any, entry: Entry) -> None:
         fields = {**slots_of(value), **(dict_of(value) or {})}
-        if issubclass(type(value), torch.nn.Module):
+        kind = type(value)
+        if issubclass(kind, torch.nn.Module):
             self._module(path, fields, entry)
             return
         names = [name for name in fields if type(name) is str and is_shown(name)]
+        if issubclass(kind, threading.Thread):
+            names = [name for name in names if name in OF_THREADS or not name.startswith("_")]
+        logging = sys.modules.get("logging")
+        if logging is not None and issubclass(kind, logging.Logger):
+            names = [name for name in names if name in OF_LOGGERS]
         entry["attributes"] = bounded(", ".join(sorted(names)))
         entry["order"] = bounded(", ".join(names))
         self._pending.extend((f"{path}.{name}", fields[name]) for name in names)
-        if issubclass(type(value), BaseException):
-            self._pending.append((f"{path}.args", value.args))
+        if issubclass(kind, BaseException):
+            self._pending.append((f"{path}.args", BaseException.args.__get__(value)))  # type: ignore[attr-defined]
 
     def _module(self, path: str, fields: dict[str, Any], entry: Entry) -> None:
         """Record a module: parameters, buffers and submodules as attributes; hooks by function name, without their handle numbers."""
         names = [name for name in fields if is_shown(name)]
+        hooks = [
+            name for name in names if name.endswith(HOOKS) and type(fields[name]) in (dict, collections.OrderedDict)
+        ]
         for name in names:
             part = fields[name]
             if name in OF_MODULES and type(part) in (dict, collections.OrderedDict):
-                entry[name.strip("_")] = bounded(", ".join(part))
-                self._pending.extend((member(path, inner), value) for inner, value in list(part.items()))
-            elif "_hooks" in name:
+                entry[name.strip("_")] = bounded(", ".join(map(str, part)))
+                self._pending.extend((member(path, str(inner)), value) for inner, value in list(part.items()))
+            elif name in hooks:
                 if part:
-                    entry[name] = bounded(", ".join(getattr(h, "__qualname__", "hook") for h in part.values()))
+                    entry[name] = bounded(", ".join(map(_name_of_hook, part.values())))
+                    self._pending.extend((f"{path}.{name}.<hook>[{i}]", h) for i, h in enumerate(list(part.values())))
             else:
                 self._pending.append((f"{path}.{name}", part))
-        entry["attributes"] = bounded(", ".join(sorted(name for name in names if "_hooks" not in name)))
+        entry["attributes"] = bounded(", ".join(sorted(name for name in names if name not in hooks)))
+
+    KINDS: dict[Any, Callable[..., Entry]] = {
+        torch.Tensor: _tensor,
+        dict: _dict,
+        (list, tuple, collections.deque): _sequence,
+        (set, frozenset): _set,
+        types.FunctionType: _function,
+        types.MethodType: _method,
+        functools.partial: _partial,
+        type: _class,
+        (staticmethod, classmethod): _wrapped_method,
+        (types.GeneratorType, types.CoroutineType): _generator,
+        types.CellType: _cell,
+    }
+    """What describes the objects of a type, or of several."""
+
+
+DESCRIBED: weakref.WeakKeyDictionary[type, Callable[..., Entry] | None] = weakref.WeakKeyDictionary()
+"""What describes the objects of each type met so far, by `Look.KINDS`; None: nothing there does."""
+HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
+"""How the names of those attributes of a module end that hold its hooks by the numbers of their handles."""
+
+
+def _labels(keys: list[Any]) -> list[str] | None:
+    """Texts for keys, or for the members of a set; None if one of them is an object without a label."""
+    if SCALARS.issuperset(map(type, keys)):
+        return [scalar(key) for key in keys]
+    labels = [label(key) for key in keys]
+    known = [text for text in labels if text is not None]
+    return known if len(known) == len(labels) else None
+
+
+def _text_of(values: list[Any]) -> bytes:
+    """A text of scalars that is equal for equal ones."""
+    try:
+        return repr(values).encode("utf-8", "surrogatepass")
+    except ValueError:  # an int with too many digits
+        return " ".join(map(scalar, values)).encode("utf-8", "surrogatepass")
+
+
+def _is_iterator(kind: type) -> bool:
+    """Whether a type is one of the language's iterators that say where they are."""
+    fields = type.__dict__["__dict__"].__get__(kind)
+    return fields.get("__module__", "builtins") in OF_LANGUAGE and "__next__" in fields and "__reduce__" in fields
+
+
+def _living(value: Any) -> int:
+    """The number of objects that a weak container still finds."""
+    held = (dict_of(value) or {}).get("data", ())
+    parts = [part for pair in held.items() for part in pair] if type(held) is dict else list(held)
+    return sum(isinstance(part, weakref.ref) and weakref.ref.__call__(part) is not None for part in parts)
+
+
+def _name_of_hook(hook: Any) -> str:
+    kind = type(hook)
+    if kind is types.MethodType:
+        return _name_of_hook(hook.__func__)
+    return str(hook.__qualname__) if kind is types.FunctionType else str(kind.__qualname__)
 
 
 def _is_namespace(value: dict[Any, Any]) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from .reach import bounded
+
 QUESTIONS: dict[str, Callable[[], Any]] = {
     "torch.is_grad_enabled()": torch.is_grad_enabled,
     "torch.is_inference_mode_enabled()": torch.is_inference_mode_enabled,
@@ -45,16 +47,21 @@ OURS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TRITON_", "PYTORCH_", "MINIMIZER_", "
 """Prefixes of environment variables that torch or we set, some with another value in each run; not observed."""
 
 
-def state() -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name and entry of each piece of process state."""
+def modes() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name and entry of each mode and switch, as the current thread has them."""
     for name, ask in QUESTIONS.items():
         with contextlib.suppress(Exception):  # some are private, and differ between versions
             yield name, {"type": "process", "value": repr(ask())}
+
+
+def state() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name and entry of each piece of process state."""
+    yield from modes()
     for name, value in streams():
         yield name, {"type": "stream", "value": hashlib.blake2b(value, digest_size=8).hexdigest()}
     for name, text in list(os.environ.items()):
         if not name.startswith(OURS):
-            yield f"os.environ[{name!r}]", {"type": "environment", "value": text[:200]}
+            yield f"os.environ[{name!r}]", {"type": "environment", "value": bounded(text)}
 
 
 def streams() -> Iterator[tuple[str, bytes]]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import collections
+import enum
+import gc
 import hashlib
-import itertools
 import math
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 TEXT = 200
 """Characters of a text that are recorded; a longer one is cut and gets a hash."""
-LONG = 1 << 20
-"""Characters or bytes; of a longer text only the two ends are hashed."""
+SCALARS = frozenset((int, float, complex, bool, str, bytes, type(None)))
+PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, type(Ellipsis))
+"""Types whose ``str`` says all that there is."""
 HIDDEN = (
     "_dynamo",
     "_has_dynamo",
@@ -44,7 +46,7 @@ def dict_of(value: Any) -> dict[str, Any] | None:
     """An object's own ``__dict__``, read without running code of its class; None if it has none."""
     for base in type.__dict__["__mro__"].__get__(type(value)):
         found = type.__dict__["__dict__"].__get__(base).get("__dict__")
-        if type(found) is types.GetSetDescriptorType:
+        if type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType):
             held = found.__get__(value)
             return held if type(held) is dict else None
     return None
@@ -92,24 +94,62 @@ def raw(value: Any, name: str) -> Any:
 
 
 def counts_scalars(value: Any) -> bool:
-    """Whether a value is an ``itertools.count`` over plain ints or floats."""
-    return isinstance(value, itertools.count) and value.__reduce__()[1][0].__class__ in (int, float)
+    """Whether an ``itertools.count`` or ``repeat`` holds nothing but scalars."""
+    return SCALARS.issuperset(map(type, gc.get_referents(value)))
+
+
+def label(value: Any) -> str | None:
+    """A text for a key or a member of a set: equal for equal values of built-in types; None for all other values."""
+    kind = type(value)
+    if kind in SCALARS:
+        return scalar(value)
+    if kind in PLAIN_TEXT:
+        return str(value)
+    if is_enum(kind):
+        return f"{kind.__qualname__}.{named(value)}"
+    if kind in (tuple, frozenset):
+        inner = [label(part) for part in value]
+        known = [text for text in inner if text is not None]
+        if len(known) < len(inner):
+            return None
+        return (
+            f"({', '.join(known)}{',' * (len(known) == 1)})"
+            if kind is tuple
+            else f"frozenset({', '.join(sorted(known))})"
+        )
+    return kind_name(value) if issubclass(kind, type) else None
+
+
+def is_enum(kind: type) -> bool:
+    """Whether a type is an enumeration."""
+    return issubclass(kind, enum.Enum)
+
+
+def named(member: Any) -> str:
+    """The name of a member of an enumeration; of a combination of flags, its value."""
+    name, value = raw(member, "_name_"), raw(member, "_value_")
+    return name if type(name) is str else label(value) or ""
+
+
+def kind_name(kind: type) -> str:
+    """A class's module and qualified name, read without running code of its metaclass."""
+    module = type.__dict__["__dict__"].__get__(kind).get("__module__", "")
+    name: str = type.__dict__["__qualname__"].__get__(kind)
+    return f"{module}.{name}" if type(module) is str else name
 
 
 def scalar(value: Any) -> str:
     """A scalar's ``repr``, bounded; all NaN are equal."""
     if type(value) is float and math.isnan(value):
         return "nan"
-    if type(value) in (str, bytes) and len(value) > LONG:
-        return bounded(f"{len(value)}: {value[: LONG // 2]!r} {value[-LONG // 2 :]!r}")
     return (
         bounded(repr(value)) if not isinstance(value, int) or value.bit_length() < 4096 else hashed(hex(value).encode())
     )
 
 
-def listed(items: Iterable[Any]) -> str:
-    """The text of a list of scalars, bounded."""
-    return bounded("[" + ", ".join(map(scalar, items)) + "]")
+def written(labels: list[str]) -> str:
+    """The text of a list of keys, bounded, from the texts of each."""
+    return bounded("[" + ", ".join(labels) + "]")
 
 
 def bounded(text: str, most: int = TEXT) -> str:

@@ -22,8 +22,10 @@ import torch._dynamo.utils
 
 from ..exact.as_traced import eager_as_traced
 from ..exact.boundaries import Boundaries, watch_dynamo
-from ..exact.observe import Entry
+from ..exact.leaves import Entry
 from ..exact.redrawn import RedrawnInside
+from ..exact.unseen import LOOKS
+from ..exact.written import Written
 from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
@@ -56,12 +58,12 @@ class Log:
         self.truncated = ""
         """The boundary from which on looks are dropped; empty if none are."""
         self._characters = 0
-        self._last: dict[str, Entry] = {}
-        self._light: dict[str, Entry] = {}
+        self._last: dict[tuple[int, bool], dict[str, Entry]] = {}
+        """What the last look of each thread and sort saw."""
 
     def add(self, event: Message, seen: dict[str, Entry]) -> None:
         """Add a look, unless a limit is reached."""
-        last = self._last if event["full"] else self._light
+        last = self._last.get((event["thread"], event["full"]), {})
         changed = {path: entry for path, entry in seen.items() if last.get(path) != entry}
         gone = [path for path in last if path not in seen]
         told = sum(len(path) + sum(map(len, [*entry, *entry.values()])) + 20 for path, entry in changed.items())
@@ -70,10 +72,12 @@ class Log:
             self.truncated = self.truncated or f"{event['event']} {event['number']}"
             return
         self.looks.append({**event, "changed": changed, "gone": gone})
-        if event["full"]:
-            self._last = seen
-        else:
-            self._light = seen
+        self._last[event["thread"], event["full"]] = seen
+
+    def ordered(self) -> list[Message]:
+        """The looks in an order that does not depend on how threads interleave: those of a thread behind its start."""
+        looks = sorted(self.looks, key=lambda look: look["order"])
+        return [{name: part for name, part in look.items() if name != "order"} for look in looks]
 
 
 def exact_run(message: Message, channel: Channel) -> None:
@@ -91,12 +95,13 @@ def exact_run(message: Message, channel: Channel) -> None:
     ballast = _ballast() if request.moved else None
     otherwise: set[str] = set()
     graph_calls: list[list[int]] = []
-    torch._dynamo.register_backend(eager_as_traced(otherwise, graph_calls, lambda: boundaries.calls), name=NAME)
+    torch._dynamo.register_backend(eager_as_traced(otherwise, graph_calls, lambda: boundaries.call_now()), name=NAME)
     use_backend(NAME)
     first, last = request.eager or (1, 0)
     if first == 1 and last is None:
         _pretend_to_compile(library=request.library)
     redrawn = RedrawnInside(request.redrawn) if request.redrawn is not None else None
+    written = Written()
     boundaries = Boundaries(
         is_own=_ownership(request.script),
         is_eager=lambda call: first <= call and (last is None or call <= last),
@@ -104,6 +109,9 @@ def exact_run(message: Message, channel: Channel) -> None:
         before=_resetting(request.reset, request.delays),
         on_look=log.add,
         redrawn=redrawn,
+        is_dense=request.full is not None,
+        waits=request.moved,
+        written=written,
     )
     attempts = Attempts(lambda: None)
     channel.send(Phase(phase="exact"))
@@ -111,15 +119,19 @@ def exact_run(message: Message, channel: Channel) -> None:
         error = what_ends(request.script, request.args, request.text)
     if error is None:
         boundaries.end()
+    written.give_back()
+    if log.truncated:
+        boundaries.unseen.add(LOOKS, log.truncated)
+    for stack in boundaries.unseen.stacks:
+        print(f"not observed, by an error of the observer's own: {stack}", file=sys.__stderr__)
     del ballast
     exact = {
-        "looks": log.looks,
+        "looks": log.ordered(),
         "calls": boundaries.calls,
         "backwards": boundaries.backwards,
         "seconds": [round(s, 4) for s in boundaries.seconds[:MOST_DELAYS]],
-        "truncated": boundaries.truncated or log.truncated,
-        "sampled": boundaries.sampled,
-        "in_threads": boundaries.in_threads,
+        "unseen": boundaries.unseen.told(),
+        "stacks": boundaries.unseen.stacks,
         "otherwise": sorted(otherwise),
         "graph_calls": graph_calls,
     }

@@ -17,6 +17,7 @@ from minimizer.engine.child.exact_log import ExactLog
 from minimizer.inside.exact import observe
 from minimizer.inside.exact.observe import Look
 from minimizer.inside.exact.tensors import TensorWords
+from minimizer.inside.exact.unseen import Unseen
 
 
 def seen(**roots: Any) -> dict[str, dict[str, str]]:
@@ -112,7 +113,7 @@ def test_gradients_are_seen() -> None:
 def test_objects_have_the_shortest_path_and_others_are_aliases() -> None:
     inner = [1]
     entries = seen(deep={"a": {"b": inner}}, near=inner)
-    assert entries["near"]["items"] == "[1]"
+    assert entries["near[0]"]["value"] == "1"
     assert entries["deep['a']['b']"] == {"alias": "near"}
 
 
@@ -191,11 +192,22 @@ def test_nan_equals_itself() -> None:
     assert seen(x=float("nan"), t=torch.tensor([float("nan")])) == seen(x=-float("nan"), t=torch.tensor([float("nan")]))
 
 
+def test_what_a_look_has_no_room_for_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "MOST_ENTRIES", 10)
+    held = [[n] for n in range(100)]
+    first = seen(x=held)
+    assert len(first) < 20 and first["x.<rest>"]["type"] == "items"
+    held[99][0] = 7
+    after = seen(x=held)
+    assert {path for path in first if first[path] != after[path]} == {"x.<rest>"}
+
+
 def test_a_walk_is_bounded_and_says_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe, "MOST_ENTRIES", 10)
-    look = Look(lambda file: False, TensorWords()).add([("x", [[n] for n in range(100)])])
-    assert len(look.entries) == 10
-    assert look.truncated == "x[9]"
+    monkeypatch.setattr(observe, "MOST_VISITS", 50)
+    unseen = Unseen()
+    Look(lambda file: False, TensorWords(), unseen).add([("x", [[n] for n in range(100)])]).close()
+    assert [(row["rule"], row["object"][:2]) for row in unseen.told()] == [("walk", "x[")]
 
 
 def test_an_object_that_holds_itself_ends_the_walk() -> None:

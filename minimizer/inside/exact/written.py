@@ -1,0 +1,154 @@
+"""What a script prints, and the files that it writes, looked at when it has ended.
+
+Standard output is taken by its descriptor, never by replacing ``print``, which Dynamo knows by identity. Standard error is left alone: the
+compiler warns there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import pickletools
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+
+from .leaves import Entry
+from .observe import Look
+from .reach import hashed
+from .unseen import FILES, PRINTED, Unseen
+
+PRINTED_TEXT, FILES_WRITTEN = "printed text", "files written"
+"""The paths; with a space in them they are no names of a script's."""
+MOST_PRINTED = 64 << 20
+"""Bytes of what is printed that are looked at."""
+MOST_FILES, MOST_BYTES, MOST_PICKLED = 5000, 1 << 30, 4 << 20
+"""Files that are looked at, bytes of all of them, and bytes of a pickle that is looked into."""
+CACHES = ("__pycache__", ".triton", "torchinductor", ".cache", "torch_compile_debug")
+"""How folders begin whose files are the compiler's or the interpreter's."""
+MEMO = ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "FRAME", "PROTO")
+RECALL = ("GET", "BINGET", "LONG_BINGET")
+
+
+class Written:
+    """Collects what this process prints from now on, and notes which files there are, to tell at the end which are new."""
+
+    def __init__(self) -> None:
+        _flush()
+        self._printed, name = tempfile.mkstemp()
+        os.unlink(name)
+        self._out = os.dup(1)
+        os.dup2(self._printed, 1)
+        self._room = _room()
+        self._before = dict(_files(self._room)) if self._room else {}
+
+    def add_to(self, look: Look, unseen: Unseen) -> None:
+        """Add the printed lines and the written files to a look."""
+        _flush()
+        size = os.fstat(self._printed).st_size
+        if size > MOST_PRINTED:
+            unseen.add(PRINTED, f"{size} bytes")
+        _add_text(look, PRINTED_TEXT, os.pread(self._printed, MOST_PRINTED, 0).decode("utf-8", "replace"))
+        left = MOST_BYTES
+        for name, stamp in _files(self._room) if self._room else ():
+            if self._before.get(name) == stamp:
+                continue
+            path = f"{FILES_WRITTEN}[{name!r}]"
+            left -= stamp[0]
+            if left < 0:
+                unseen.add(FILES, name)
+                look.put(path, {"type": "file", "length": str(stamp[0])})
+                continue
+            with contextlib.suppress(OSError), open(os.path.join(str(self._room), name), "rb") as file:
+                _add_file(look, path, file.read(), unseen)
+
+    def give_back(self) -> None:
+        """Print what was collected, and collect no more."""
+        _flush()
+        os.lseek(self._printed, 0, os.SEEK_SET)
+        while chunk := os.read(self._printed, 1 << 20):
+            os.write(self._out, chunk)
+        os.dup2(self._out, 1)
+        os.close(self._out)
+        os.close(self._printed)
+
+
+def _flush() -> None:
+    for stream in {sys.stdout, sys.__stdout__}:
+        with contextlib.suppress(Exception):  # closed, or one of the script's own
+            stream.flush()  # type: ignore[union-attr]
+
+
+def _room() -> str | None:
+    """The folder with all that the script can write to; None if it has none to itself."""
+    room = os.path.dirname(os.getcwd())
+    return room if os.environ.get("HOME") == os.path.join(room, "home") else None
+
+
+def _files(room: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The name of each file in a room, with its size in bytes and the time of its last change, in a fixed order."""
+    count = 0
+    for folder, folders, names in os.walk(room):
+        folders[:] = sorted(name for name in folders if not name.startswith(CACHES))
+        for name in sorted(names):
+            with contextlib.suppress(OSError):
+                path = os.path.join(folder, name)
+                stat = os.lstat(path)
+                count += 1
+                yield os.path.relpath(path, room), (stat.st_size, stat.st_mtime_ns)
+            if count >= MOST_FILES:
+                return
+
+
+def _add_text(look: Look, path: str, text: str) -> None:
+    lines = text.splitlines()
+    look.put(path, {"type": "text", "length": str(len(lines))})
+    look.hold(path, lambda place: f"{path}[{place}]", lines)
+
+
+def _add_file(look: Look, path: str, raw: bytes, unseen: Unseen) -> None:
+    entry: Entry = {"type": "file", "length": str(len(raw))}
+    if zipfile.is_zipfile(io.BytesIO(raw)):
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            members = [f"{name}: {_hash_of(archive.read(name))}" for name in sorted(archive.namelist())]
+        look.put(
+            path,
+            {"type": "file", "value": hashed("\n".join(m for m in members if "serialization_id" not in m).encode())},
+        )
+    elif raw.startswith(b"\x80"):
+        look.put(path, {"type": "file", "value": _hash_of(raw)})
+    else:
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            look.put(path, {**entry, "value": _hash_of(raw)})
+        else:
+            _add_text(look, path, text)
+
+
+def _hash_of(raw: bytes) -> str:
+    """A hash of a file; of a pickle, one that is equal where equal strings are one object in it or two."""
+    if raw.startswith(b"\x80") and len(raw) <= MOST_PICKLED:
+        with contextlib.suppress(Exception):
+            return hashed("\n".join(_unshared(raw)).encode("utf-8", "surrogatepass"))
+    return hashlib.sha1(raw, usedforsecurity=False).hexdigest()[:16]
+
+
+def _unshared(raw: bytes) -> Iterator[str]:
+    """The operations of a pickle, with a text in place of each reference to one, and other references numbered without the texts."""
+    memo: list[str] = []
+    objects, last = 0, ""
+    for operation, argument, _ in pickletools.genops(raw):
+        name = operation.name
+        if name == "MEMOIZE" or name in MEMO[1:4]:
+            is_text = "UNICODE" in last or "STRING" in last or "BYTES" in last
+            memo.append(last if is_text else f"object {objects}")
+            objects += not is_text
+        elif name in RECALL:
+            yield memo[int(str(argument))]
+        elif name not in MEMO:
+            last = f"{name} {argument!r}"
+            yield last
