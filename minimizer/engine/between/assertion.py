@@ -14,6 +14,8 @@ OUT = "out"
 LINE = 88
 """Most characters of an assertion whose message repeats the expected value, which its condition states already."""
 LONGEST = 160
+MEMBER = ".<member>["
+"""What stands between the path of a set and one of its members."""
 FLAGS = ("True", "False")
 
 
@@ -51,13 +53,24 @@ class Claim:
 def claims(changes: tuple[Change, ...]) -> Iterator[Claim]:
     """Claims about changes that a script sees at its end, the easiest to read first."""
     for change in sorted(changes, key=lambda c: c.rank):
-        path = python_path(change.path)
-        if path is None:
-            continue
-        for claim in _claims(path, change):
+        for claim in _of_member(change) or _of_path(change):
             texts = (claim.expression, claim.expected)
             if claim.expected != claim.actual and all(map(_is_python, texts)) and len(claim.test) <= LONGEST:
                 yield claim
+
+
+def _of_path(change: Change) -> list[Claim]:
+    path = python_path(change.path)
+    return list(_claims(path, change)) if path is not None else []
+
+
+def _of_member(change: Change) -> list[Claim]:
+    """The claim that a set has a member, or has it not; empty for other changes."""
+    path, mark, member = change.path.partition(MEMBER)
+    holder = python_path(path)
+    if not mark or holder is None:
+        return []
+    return [Claim(f"{member.removesuffix(']')} in {holder}", str(bool(change.eager)), str(bool(change.compiled)))]
 
 
 def python_path(path: str) -> str | None:
@@ -80,8 +93,11 @@ def _claims(path: str, change: Change) -> Iterator[Claim]:
     eager, compiled = change.eager, change.compiled
     if not eager or not compiled:
         parent, dot, name = path.rpartition(".")
+        keyed = re.fullmatch(r"(.*?)\[('.*'|\".*\")\]", path)
         if dot and name.isidentifier():
             yield Claim(f"hasattr({parent}, {name!r})", str(bool(eager)), str(bool(compiled)))
+        elif keyed is not None:
+            yield Claim(f"{keyed[2]} in {keyed[1]}", str(bool(eager)), str(bool(compiled)))
         return
     if "alias" in change.fields:
         other = python_path(eager.get("alias") or compiled.get("alias", ""))

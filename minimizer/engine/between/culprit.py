@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from minimizer.engine.user_script.syntax import decorators, imported
@@ -18,7 +19,7 @@ def culprit_line(tree: ast.Module, what: str) -> int | None:
     None if no function has a body left.
     """
     statements = list(_inside_functions(tree))
-    name = what.rpartition(".")[2]
+    name = re.sub(r"(\[.*\])+$", "", what).rpartition(".")[2]
     changing = [s for s in statements if name.isidentifier() and _changes(s, name)]
     for statement in sorted(changing, key=lambda s: _makes(s, name)):
         return statement.lineno

@@ -21,6 +21,8 @@ LEGAL = 1e-5
 SPREAD = 8.0
 """A number is rounded differently if it is no further off than so many times what redrawn roundings move it."""
 LOW = re.compile(r"bfloat16|float16|float8")
+WRITTEN_OUT = ("printed text", "files written")
+"""How the paths begin of what a script prints and of the files that it writes, which are looked at when it has ended."""
 ROOTS = ("result", "args[", "kwargs[", "compiled")
 
 
@@ -69,6 +71,8 @@ class Change:
             place = 1
         elif self.path == "raised":
             place = -1
+        elif self.path.startswith(WRITTEN_OUT):
+            place = 7
         elif self.kind in ("stream", "environment"):
             place = 6
         elif self.field == "presence" or self.field == "alias":

@@ -253,7 +253,7 @@ class ExactRuns:
         """A moment of the script, in words."""
         if look.event == "end":
             return "the end of the script"
-        return f"{look.event.partition(' ')[0]} {look.number} ({self._line_of(look)})"
+        return f"{look.named} ({self._line_of(look)})"
 
     def _ended(self, seen: Comparison) -> str:
         """Where and why a comparison without a difference ended early; empty if it did not."""
@@ -317,12 +317,18 @@ def unseen(log: ExactLog) -> tuple[str, ...]:
             "between graphs, the values behind checkpointed regions: the backend `eager` draws other random numbers in them"
         )
     if log.in_threads:
-        told.append("between graphs, calls in threads of the script's own were not looked at")
+        told.append("between graphs, of calls in threads what was given to them that other threads may change")
+    if log.stacks:
+        told.append(
+            f"between graphs, an object over which the observer itself failed ({log.stacks[0].partition(chr(10))[0][:200]})"
+        )
     return tuple(told)
 
 
 def _between(difference: Difference) -> list[int] | None:
     """Units (calls and backwards) to look at more closely; None if none lie between this look and the one before."""
+    if difference.look.finest:
+        return None
     unit = difference.look.unit
     before = difference.before.unit if difference.look.full and difference.before is not None else 0
     start = max(1, before) if difference.look.full else max(1, unit - DENSE // 2)

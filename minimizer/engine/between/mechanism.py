@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from minimizer.engine.between.difference import Change, states_at
 from minimizer.engine.between.exact_runs import ExactRuns, Found
+from minimizer.engine.child.exact_log import Entry
 from minimizer.report.model import Mechanism
 
+OF_PROCESS = ("os.environ[", "args[", "kwargs[")
+ITEM = re.compile(r"\[\d+\]$")
+"""The place of an item in the path of a list's item."""
 HOOKS = {"skip_nnmodule_hook_guards": False}
 """The Dynamo setting with which it guards on the hooks of modules."""
 
@@ -50,7 +55,10 @@ def _moves_items(found: Found) -> bool:
     before, after = states.get("entry", {}), states.get("exit", {})
     names = ("items", "keys", "length")
     return any(
-        path in after and any(entry.get(n) != after[path].get(n) for n in names) for path, entry in before.items()
+        (path in after and any(entry.get(n) != after[path].get(n) for n in names))
+        or (path.endswith("]") and entry.get("value") != after.get(path, {}).get("value"))
+        for path, entry in before.items()
+        if not path.startswith(OF_PROCESS)
     )
 
 
@@ -63,12 +71,29 @@ def _is_data(change: Change) -> bool:
 
 def _is_reordered(change: Change, found: Found) -> bool:
     """Whether both sides hold the same items in another order, and the compiled call changed them."""
-    name = "keys" if "keys" in change.fields else "items"
-    one, two = _literal(change.eager.get(name, "")), _literal(change.compiled.get(name, ""))
+    if ITEM.search(change.path):
+        return _is_item_reordered(ITEM.sub("", change.path), found)
+    one, two = _literal(change.eager.get("keys", "")), _literal(change.compiled.get("keys", ""))
     if not isinstance(one, list) or not isinstance(two, list) or sorted(map(repr, one)) != sorted(map(repr, two)):
         return False
     before = states_at(found.compiled, found.difference.index - 1).get(change.path, {})
-    return before.get(name) != change.compiled.get(name)
+    return before.get("keys") != change.compiled.get("keys")
+
+
+def _is_item_reordered(path: str, found: Found) -> bool:
+    """The same for the items of a list, which are entries of their own."""
+    index = found.difference.index
+    logs = ((found.eager, index), (found.compiled, index), (found.compiled, index - 1))
+    one, two, before = (_items(states_at(log, at), path) for log, at in logs)
+    return one != two and sorted(one) == sorted(two) and two != before
+
+
+def _items(state: dict[str, Entry], path: str) -> list[str]:
+    """What the items of a list are, in order, as far as they are entries of their own."""
+    items: list[str] = []
+    while (entry := state.get(f"{path}[{len(items)}]")) is not None:
+        items.append(str(sorted(entry.items())))
+    return items
 
 
 def _literal(text: str) -> object:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from minimizer.engine.between.difference import Change, Difference
+from minimizer.engine.between.difference import WRITTEN_OUT, Change, Difference
 from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.child.exact_log import Entry, Look
 from minimizer.report.examined import Observed
 from minimizer.vocabulary import Kind, counted
 
 MOST_ROWS, SHOWN = 8, 200
+PART = re.compile(r"\.<(?:items|keys|members?|rest|hook)>(?:\[.*?\](?=\.|$))?")
+"""The part of a container, or a member of a set, in a path."""
+OUTSIDE = re.compile(r"^(.*)\[(\d+)\]$")
 METADATA = {"dtype", "shape", "stride", "requires_grad", "device", "layout"}
 MECHANISMS = {
     "lost_mutation": "a change of {what} that is lost",
@@ -42,6 +45,13 @@ def object_of(change: Change) -> str:
     path = change.path.replace(".__wrapped__", "").replace("compiled.__self__", "self")
     path = re.sub(r"^(\w[\w.]*)\.<locals>\.", "", path)
     path = path.replace(".<closure>.", ": ").replace("compiled: ", "")
+    if path.startswith(WRITTEN_OUT):
+        return (
+            OUTSIDE.sub(r"line \2 of \1", path)
+            .replace("printed text", "what the script prints")
+            .replace("files written", "the file ")
+        )
+    path = PART.sub("", path)
     if path == "raised":
         return "the exception that the call raises"
     return "what the call returns" + path.removeprefix("result") if path.startswith("result") else path
@@ -69,11 +79,7 @@ def message(found: Found) -> str:
 def moment(look: Look) -> str:
     """The moment of a look, in words."""
     event, _, side = look.event.partition(" ")
-    return (
-        "at the end of the script"
-        if event == "end"
-        else f"{'after' if side == 'exit' else 'before'} {event} {look.number}"
-    )
+    return "at the end of the script" if event == "end" else f"{'after' if side == 'exit' else 'before'} {look.named}"
 
 
 def observed(found: Found, line_of: Callable[[Look], int]) -> list[Observed]:
