@@ -176,12 +176,6 @@ _STATE = (
         leaves_open=True,
     ),
     Excuse(
-        "exact_by_text", "state",
-        "What the script sees of itself was not compared, since its text reads the compiler, memory or what is alive",
-        "with the compiler it sees other figures, and nothing is at fault",
-        leaves_open=True,
-    ),
-    Excuse(
         "exact_no_answer", "state",
         "What the script sees of itself was not compared, since an exact run did not come to its end",
         "a script may take longer, or end otherwise, on the backend of the exact runs",
@@ -216,15 +210,58 @@ _STATE = (
         "hashing gigabytes at every call takes longer than the script",
     ),
     Excuse(
-        "exact_checkpointed", "state",
-        "Values behind checkpointed regions are not compared between graphs",
-        "the backend of the exact runs draws other random numbers there",
+        "exact_threads", "state",
+        "What a call in a thread of the script's own is given is looked at only where other threads cannot change it meanwhile",
+        "another thread may change what is walked over, and its calls come in another order in each run",
         leaves_open=True,
     ),
     Excuse(
-        "exact_threads", "state",
-        "Calls in threads of the script's own are not looked at between graphs",
-        "a thread's calls come in another order in each run",
+        "exact_moves", "state",
+        "What differs between two eager runs, in which the machine's clocks, memory, garbage and addresses differ, is no evidence",
+        "time stamps, memory figures and identities differ in each run",
+    ),
+    Excuse(
+        "exact_volatile", "state",
+        "Items that exist in one eager run only, and places among them, are no evidence",
+        "a dictionary keyed by identities has other keys in each run",
+    ),
+    Excuse(
+        "exact_compiler_writes", "state",
+        "What a function that the script gave to the compiler writes while the compiler runs it is no evidence",
+        "fake kernels and pytree functions are run as often as the compiler likes",
+    ),
+    Excuse(
+        "exact_arithmetic", "state",
+        "Numbers that redrawn roundings of the call's own graphs move as far, element by element, are no evidence",
+        "a recorded graph may compute in another order than Python did",
+    ),
+    Excuse(
+        "exact_unreadable", "state",
+        "Tensors whose values cannot be read without running code of their class are compared by what they hold",
+        "the observer runs none of the script's code",
+        leaves_open=True,
+    ),
+    Excuse(
+        "exact_machine", "state",
+        "Objects whose state is the machine's or the compiler's are known by their type only",
+        "locks, sockets and compiled code differ in each run",
+    ),
+    Excuse(
+        "exact_observer", "state",
+        "An object over which our own observer raised an error was not looked at",
+        "an error of ours must not reach the script",
+        leaves_open=True,
+    ),
+    Excuse(
+        "exact_output", "state",
+        "Files and printed text beyond a bound are not looked at",
+        "a checkpoint of gigabytes would be read twice",
+        leaves_open=True,
+    ),
+    Excuse(
+        "exact_looks", "state",
+        "Full looks beyond a bound on their number and work are left out, but for the one at the end",
+        "a loop of a hundred thousand steps would be looked at for hours",
         leaves_open=True,
     ),
     Excuse(

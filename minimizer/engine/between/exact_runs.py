@@ -8,21 +8,15 @@ as before.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from minimizer.engine.between.about_compiler import reads_compiler
-from minimizer.engine.between.difference import (
-    Comparison,
-    Difference,
-    Noise,
-    agree_at,
-    compared,
-    first_difference,
-    is_gross,
-)
+from minimizer.engine.between import other_arithmetic
+from minimizer.engine.between.difference import Comparison, Difference, agree_at, compared, first_difference
+from minimizer.engine.between.noise import Noise
 from minimizer.engine.child.exact_log import ExactLog, Look
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.outcome import Ending, Outcome
@@ -35,10 +29,25 @@ MOST_ROUNDS = 8
 """Most rounds of denser looks around the first difference."""
 DENSE = 48
 """Most calls and backwards, roughly, with a full look before and after them in one run."""
-BY_LIBRARY = "between graphs, what modules of torch's own compute otherwise where they are compiled: eager was made to choose the same"
-UNCONFIRMED = "what differs there did not stand up to further runs"
-SEEDS = (1, 2)
-"""Seeds of the runs in which every rounding is redrawn."""
+UNCONFIRMED = "what differs there was not confirmed by further runs"
+MOST_SHOWN = 6
+"""Most calls of which other arithmetic is shown; what follows on the next is not compared."""
+BY_LIBRARY = "between graphs, what modules and optimizers of torch's own compute otherwise where they are compiled: eager was made to choose the same"
+OF_OURS = "inside/exact/"
+"""What the file of an error of our own contains."""
+ARITHMETIC = excused("exact_arithmetic").rule
+OF_OBSERVER = {
+    "walk": excused("exact_truncated").rule,
+    "looks": excused("exact_looks").rule,
+    "sampled": excused("exact_sampled").rule,
+    "in threads": excused("exact_threads").rule,
+    "unreadable": excused("exact_unreadable").rule,
+    "machine": excused("exact_machine").rule,
+    "observer": excused("exact_observer").rule,
+    "files": excused("exact_output").rule,
+    "printed": excused("exact_output").rule,
+}
+"""The rules of the observer in the child (`inside/exact/unseen.py`), by its own names."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +64,14 @@ class Found:
     eager: ExactLog
     compiled: ExactLog
     noise: Noise
-    redrawn: tuple[ExactLog, ...] = ()
-    """Logs of runs without the compiler and with every rounding redrawn, where rounding might have explained the difference."""
     is_cured_by_reset: bool = False
     is_reused: bool = False
     """Whether the call reused code that was compiled for an earlier one."""
     cured_by: tuple[str, ...] = ()
     library: bool = False
     """Whether torch's own modules, too, were told that they are compiled where they were not."""
+    shown: tuple[int, ...] = ()
+    """Calls that ran without the compiler since other arithmetic was shown of them."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,10 @@ class ExactRuns:
     ) -> None:
         self._executor, self._path, self._timeout, self._line_of = executor, path, timeout, line_of
         self._library = False
-        """Whether torch's own modules and optimizers, too, are told in eager runs that they are compiled."""
+        """Whether eager calls choose and compute like compiled ones: see `ExactRequest`."""
+        self._replay: str | None = None
+        """What the script read of the machine in the first eager run, which later ones read again."""
+        self._excused: Counter[tuple[str, str]] = Counter()
         self.runs = 0
 
     def compare(self, text: str) -> Answer:
@@ -115,58 +127,112 @@ class ExactRuns:
         return replace(answer, not_compared=(BY_LIBRARY, *answer.not_compared), excused=by_library)
 
     def _compared(self, text: str) -> Answer:
-        if why := reads_compiler(text):
-            by_text = (excused("exact_by_text", why),)
-            return Answer(aside=why, not_compared=(f"what lies between graphs: {why}",), excused=by_text)
+        self._replay, self._excused = None, Counter()
+        plan: dict[str, Any] = {}
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
+        left_out: list[str] = []
+        if why := _broken(eager, compiled, self._timeout):
+            plan = {"full": []}
+            eager, compiled = self._ask([{**plan, "eager": ALL}, plan], text)
+            left_out.append(f"between graphs, what the script holds ({why}): only what calls return was compared")
         for outcome in (eager, compiled):
-            if outcome.ending is Ending.TIMEOUT:
-                why = f"a run of the script took longer than {self._timeout:.0f} s"
-                return unanswered(why, runs=self.runs)
             if outcome.ending is not Ending.SAME or outcome.exact is None:
-                why = f"a run of the script ended early ({outcome.ending})"
+                if outcome is compiled and eager.exact is not None and compiled.exact is not None:
+                    found = self._before_it_ended(text, plan, eager.exact, compiled.exact)
+                    if found is not None and not failed_check(compiled):
+                        return self._answer(found, "", left_out, compiled.exact)
+                why = _broken(eager, compiled, self._timeout) or f"a run of the script ended early ({outcome.ending})"
                 check = failed_check(outcome) if eager.ending is Ending.SAME else ""
                 return replace(unanswered(why, runs=self.runs), failed_check=check)
         assert eager.exact is not None and compiled.exact is not None
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
         seen = compared(eager.exact, compiled.exact)
-        end = self._examined(text, eager.exact, compiled.exact) if seen.difference is not None else self._ended(seen)
+        end = (
+            self._examined(text, plan, eager.exact, compiled.exact)
+            if seen.difference is not None
+            else self._ended(seen)
+        )
         found, ended = (end, "") if isinstance(end, Found) else (None, end)
-        left_out = (f"what lies between graphs from {ended}",) if ended else ()
+        return self._answer(found, ended, left_out, compiled.exact)
+
+    def _answer(self, found: Found | None, ended: str, left_out: Sequence[str], compiled: ExactLog) -> Answer:
+        rest = (f"what lies between graphs from {ended}",) if ended else ()
+        by_noise = (excused(rule, path, count) for (rule, path), count in self._excused.items())
         return Answer(
             found,
             ended=ended,
-            not_compared=(*left_out, *unseen(compiled.exact)),
-            excused=(*_ended_by(ended), *unseen_by_rule(compiled.exact)),
+            not_compared=(*rest, *left_out, *unseen(compiled)),
+            excused=(*by_noise, *_ended_by(ended), *unseen_by_rule(compiled)),
             runs=self.runs,
-            looks=len(compiled.exact.looks),
+            looks=len(compiled.looks),
         )
+
+    def _before_it_ended(self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog) -> Found | None:
+        """The confirmed difference before an error of the script's own that only the compiled run meets."""
+        if compiled.calls == 0 or compared(eager, compiled).difference is None:
+            return None
+        found = self._examined(text, plan, eager, compiled)
+        return found if isinstance(found, Found) else None
 
     # confirming ------------------------------------------------------------------------------------------------------------
 
-    def _examined(self, text: str, eager: ExactLog, compiled: ExactLog) -> Found | str:
-        """The confirmed difference; else where and why the comparison ended early, empty if it did not."""
-        noise = Noise()
-        plan: dict[str, Any] = {}
-        difference: Difference | None = None
-        for _ in range(MOST_ROUNDS):
-            again = self._log(text, {**plan, "eager": ALL, "moved": True, "delays": compiled.seconds[:1000]})
+    def _examined(self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog) -> Found | str:
+        """The confirmed difference; else where and why the comparison ended early, empty if it did not.
+
+        A call of which other arithmetic is shown runs without the compiler from then on: what follows starts from eager's state.
+        """
+        self._replay = eager.reads or None
+        sparse, logs, place = plan, (eager, compiled), ""
+        for shown in range(MOST_SHOWN + 1):
+            end = self._narrowed(text, plan, *logs, is_replayed=shown > 0)
+            if not isinstance(end, Found) or not self._is_other_arithmetic(text, end):
+                return end
+            place = f"{self._place(end.difference.look)} on"
+            for change in end.difference.changes:
+                self._excused[ARITHMETIC, change.path] += 1
+            calls = {*plan.get("shown", ()), *range(end.call, end.until + 1)}
+            plan = {**sparse, "shown": sorted(calls)}
+            again = self._log(text, plan)
             if again is None:
+                return f"{place}: a further run ended early"
+            logs = eager, again
+        return f"{place}: too many calls compute by other arithmetic"
+
+    def _narrowed(
+        self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, *, is_replayed: bool
+    ) -> Found | str:
+        """The first difference that is evidence, looked at densely and confirmed; else where and why the comparison ended early."""
+        noise = Noise()
+        difference: Difference | None = None
+        if self._replay is not None and not is_replayed:
+            again = self._log(text, plan)
+            compiled = again if again is not None else compiled
+            seen = compared(eager, compiled, noise)
+            if seen.difference is None:
+                return self._ended(seen)
+        plan = dict(plan)
+        for _ in range(MOST_ROUNDS):
+            moved = self._log(text, {**plan, "eager": ALL, **_as_heavy(eager, compiled)})
+            if moved is None:
                 break
-            noise.learn(eager, again)
-            seen, redrawn = self._seen(text, plan, eager, compiled, noise)
+            noise.learn(eager, moved)
+            seen = compared(eager, compiled, noise)
+            if seen.difference is not None and (writing := self._log(text, {**plan, "written": True})) is not None:
+                noise.add_written(writing.written)
+                seen = compared(eager, compiled, noise) if writing.written else seen
             difference = seen.difference
-            if difference is None or (compiled.otherwise and not difference.is_of_state):
+            if difference is None:
                 return self._ended(seen)
             units = _between(difference)
             if units is None:
-                found = Found(difference, 0, 0, eager, compiled, noise, redrawn, library=self._library)
+                found = Found(difference, 0, 0, eager, compiled, noise, library=self._library)
                 confirmed = self._confirmed(text, plan, found)
                 if confirmed is not None:
+                    self._excused.update(seen.excused)
                     return confirmed
                 break
-            plan = {"full": units}
+            plan["full"] = units
             logs = [self._log(text, {**plan, "eager": ALL}), self._log(text, plan)]
             if logs[0] is None or logs[1] is None:
                 break
@@ -174,25 +240,28 @@ class ExactRuns:
         where = f"{self._place(difference.look)} on" if difference is not None else "the first difference on"
         return f"{where}: {UNCONFIRMED}"
 
-    def _seen(
-        self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, noise: Noise
-    ) -> tuple[Comparison, tuple[ExactLog, ...]]:
-        """Compare two runs; where other roundings may explain what differs, in the light of runs that redraw them, which are given too."""
-        seen = compared(eager, compiled, noise)
-        if seen.difference is None or not seen.difference.may_be_rounding:
-            return seen, ()
-        logs = [self._log(text, {**plan, "eager": ALL, "redrawn": seed}) for seed in SEEDS]
-        redrawn = tuple(log for log in logs if log is not None)
-        if len(redrawn) == len(logs):
-            return compared(eager, compiled, noise, redrawn), redrawn
-        is_sure = is_gross(seen.difference, eager)
-        return (seen if is_sure else Comparison(ended=seen.difference.look)), ()
+    def _is_other_arithmetic(self, text: str, found: Found) -> bool:
+        """Whether a difference is what other roundings of the graphs of the blamed calls make of just these elements."""
+        difference = found.difference
+        if not difference.is_arithmetic:
+            return False
+        whole = 0 if difference.look.event == "end" else difference.look.unit
+        plan = {"full": _looked_at(found.compiled), "whole": whole, "shown": found.shown}
+        units = sorted(_units(found) | {difference.look.unit})
+        asked = [{**plan, "eager": ALL}, plan]
+        asked += [{**plan, "redrawn": {"seed": seed, "units": units}} for seed in other_arithmetic.SEEDS]
+        eager, compiled, *redrawn = [o.exact if _is_told(o) else None for o in self._ask(asked, text)]
+        logs = [log for log in redrawn if log is not None]
+        if eager is None or compiled is None or len(logs) < len(redrawn):
+            return False
+        return other_arithmetic.is_shown(difference, eager, compiled, logs)
 
     def _confirmed(self, text: str, plan: dict[str, Any], found: Found) -> Found | None:
         """Find the call without which a difference goes away, all others compiled as before, if there is one."""
         last = _last_call(found.compiled, found.difference)
         if last == 0 or not self._shows_again(text, plan, found):
             return None
+        found = replace(found, shown=tuple(plan.get("shown", ())))
 
         def is_cured(first: int) -> bool:
             log = self._log(text, {**plan, "eager": (first, last)})
@@ -218,19 +287,19 @@ class ExactRuns:
 
     def _shows_again(self, text: str, plan: dict[str, Any], found: Found) -> bool:
         """Whether two more runs differ in the same way, each with the machine's shared folders to itself."""
-        eager, compiled = self._log(text, {**plan, "eager": ALL, "moved": True}), self._log(text, plan)
+        eager = self._log(text, {**plan, "eager": ALL, **_as_heavy(found.eager, found.compiled)})
+        compiled = self._log(text, plan)
         if eager is None or compiled is None:
             return False
-        again, known = first_difference(eager, compiled, found.noise, found.redrawn), found.difference
+        again, known = first_difference(eager, compiled, found.noise), found.difference
         return again is not None and (again.index, again.first.path) == (known.index, known.first.path)
 
     def _is_by_library(self, text: str, found: Found) -> bool:
         """Whether eager returns what the compiled code does once torch's own modules are told that they are compiled."""
         if not found.difference.is_of_results:
             return False
-        units = sorted({look.unit for look in found.compiled.looks if look.full})
-        log = self._log(text, {"full": units, "eager": ALL, "library": True})
-        return log is not None and agree_at(found.compiled, log, found.difference, ())
+        log = self._log(text, {"full": _looked_at(found.compiled), "eager": ALL, "library": True})
+        return log is not None and agree_at(found.compiled, log, found.difference)
 
     def cures(self, text: str, found: Found, plan: dict[str, Any], **change: Any) -> bool:
         """Whether a compiled run with this change to its request sees what eager sees at the look of the difference."""
@@ -241,11 +310,11 @@ class ExactRuns:
 
     def agreeing(self, text: str, noise: Noise) -> ExactLog | None:
         """The log of a script's run with the compiler; None if it sees something else than eager does, or either does not end well."""
-        eager, compiled = self._log(text, {"eager": ALL}), self._log(text, {})
+        eager = self._log(text, {"eager": ALL, "replay": None})
+        compiled = self._log(text, {"replay": eager.reads or None}) if eager is not None else None
         if eager is None or compiled is None:
             return None
-        seen, _ = self._seen(text, {}, eager, compiled, noise)
-        return compiled if seen.difference is None else None
+        return compiled if first_difference(eager, compiled, noise) is None else None
 
     # saying --------------------------------------------------------------------------------------------------------------
 
@@ -257,6 +326,7 @@ class ExactRuns:
 
     def _ended(self, seen: Comparison) -> str:
         """Where and why a comparison without a difference ended early; empty if it did not."""
+        self._excused.update(seen.excused)
         if seen.ended is None:
             return ""
         return f"{self._place(seen.ended)} on: from there the runs cannot be compared look by look"
@@ -265,14 +335,30 @@ class ExactRuns:
 
     def _log(self, text: str, request: dict[str, Any]) -> ExactLog | None:
         (outcome,) = self._ask([request], text)
-        return outcome.exact if outcome.ending is Ending.SAME else None
+        return outcome.exact if _is_told(outcome) else None
 
     def _ask(self, requests: Sequence[dict[str, Any]], text: str) -> list[Outcome]:
         self.runs += len(requests)
-        common = {"text": text, "script": str(self._path), "args": []}
-        eager = {**common, "library": self._library}
-        asked = [{**(eager if request.get("eager") == ALL else common), **request} for request in requests]
-        return self._executor.judge(asked, timeout=self._timeout, op=EXACT)
+        common = {"text": text, "script": str(self._path), "args": [], "library": self._library, "replay": self._replay}
+        return self._executor.judge([{**common, **request} for request in requests], timeout=self._timeout, op=EXACT)
+
+
+def _is_told(outcome: Outcome) -> bool:
+    """Whether a run tells what it saw: it ended well, or by an error of the script's own."""
+    return outcome.exact is not None and outcome.ending in (Ending.SAME, Ending.RUNTIME_ERROR)
+
+
+def _broken(eager: Outcome, compiled: Outcome, timeout: float) -> str:
+    """Why a run did not come to its end where our looking may be to blame; empty if it did, or the script ended it."""
+    for outcome in (eager, compiled):
+        if outcome.ending is Ending.TIMEOUT:
+            return f"a run of the script took longer than {timeout:.0f} s"
+        error = outcome.exception
+        if error is not None and any(OF_OURS in file for file, _, _ in error.frames[-3:]):
+            return f"our own code raised {error.type}"
+        if outcome.exact is None and error is None:
+            return f"a run of the script ended early ({outcome.ending})"
+    return ""
 
 
 def failed_check(outcome: Outcome) -> str:
@@ -296,13 +382,8 @@ def _ended_by(ended: str) -> tuple[Excused, ...]:
 
 def unseen_by_rule(log: ExactLog) -> tuple[Excused, ...]:
     """The same as `unseen`, as entries of the registry."""
-    found = (
-        log.truncated and excused("exact_truncated", log.truncated),
-        log.sampled and excused("exact_sampled"),
-        log.otherwise and excused("exact_checkpointed", ", ".join(log.otherwise)),
-        log.in_threads and excused("exact_threads"),
-    )
-    return tuple(one for one in found if isinstance(one, Excused))
+    known = (row for row in log.unseen if row.rule in OF_OBSERVER)
+    return tuple(excused(OF_OBSERVER[row.rule], row.object, row.count) for row in known)
 
 
 def unseen(log: ExactLog) -> tuple[str, ...]:
@@ -312,10 +393,6 @@ def unseen(log: ExactLog) -> tuple[str, ...]:
         told.append(f"between graphs, the walk over the script's objects stopped at {log.truncated[:200]}")
     if log.sampled:
         told.append("between graphs, large tensors were compared in samples")
-    if log.otherwise:
-        told.append(
-            "between graphs, the values behind checkpointed regions: the backend `eager` draws other random numbers in them"
-        )
     if log.in_threads:
         told.append("between graphs, of calls in threads what was given to them that other threads may change")
     if log.stacks:
@@ -329,14 +406,31 @@ def _between(difference: Difference) -> list[int] | None:
     """Units (calls and backwards) to look at more closely; None if none lie between this look and the one before."""
     if difference.look.finest:
         return None
-    unit = difference.look.unit
-    before = difference.before.unit if difference.look.full and difference.before is not None else 0
-    start = max(1, before) if difference.look.full else max(1, unit - DENSE // 2)
-    if difference.look.full and unit - before <= 1:
+    unit, is_full = difference.look.unit, difference.look.full or difference.is_of_course
+    before = difference.before.unit if is_full and difference.before is not None else 0
+    start = max(1, before) if is_full else max(1, unit - DENSE // 2)
+    if is_full and unit - before <= 1:
         return None
     return sorted(
         {*range(max(1, unit - DENSE // 2), unit + 1), *range(start, unit + 1, max(1, (unit - start) // (DENSE // 2)))}
     )
+
+
+def _looked_at(log: ExactLog) -> list[int]:
+    """The units with full looks."""
+    return sorted({look.unit for look in log.looks if look.full})
+
+
+def _units(found: Found) -> set[int]:
+    """The units of the calls that are blamed, by their number among calls and backwards."""
+    looks = found.compiled.looks
+    return {look.unit for look in looks if look.event == "call exit" and found.call <= look.number <= found.until}
+
+
+def _as_heavy(eager: ExactLog, compiled: ExactLog) -> dict[str, Any]:
+    """The request that moves the machine under an eager run, as slow and as large as the compiled one."""
+    more = max(0, compiled.resident - eager.resident)
+    return {"moved": True, "delays": compiled.seconds[:1000], "resident": more}
 
 
 def _last_call(log: ExactLog, difference: Difference) -> int:
@@ -360,14 +454,18 @@ def _is_cure(log: ExactLog, found: Found, first: int) -> bool:
             return False
         if (mine[0].event == "call exit" and mine[0].number >= first) or index >= found.difference.index:
             break
-        if any(mine[1].get(p) != theirs[1].get(p) for p in {*mine[1], *theirs[1]} if not found.noise.covers(p)):
+        if any(
+            mine[1].get(p) != theirs[1].get(p)
+            for p in {*mine[1], *theirs[1]}
+            if not found.noise.covers(p, mine[1], theirs[1])
+        ):
             return False
     return _agrees(log, found)
 
 
 def _agrees(log: ExactLog, found: Found) -> bool:
     """Whether a run sees what eager sees at the difference, on every path that differed."""
-    return agree_at(found.eager, log, found.difference, found.redrawn or None)
+    return agree_at(found.eager, log, found.difference)
 
 
 def _is_reused(log: ExactLog, call: int) -> bool:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.engine.between.assertion import claims
-from minimizer.engine.between.difference import Change, Difference, difference_at_end, first_difference
-from minimizer.engine.between.exact_runs import ALL, SEEDS, Found
+from minimizer.engine.between.difference import Change, Difference, agree_at, difference_at_end, first_difference
+from minimizer.engine.between.exact_runs import ALL, Found
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.outcome import Ending, Outcome
@@ -75,48 +75,42 @@ class ExactOracle:
             executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
         self._eager: dict[str, Any] = {"eager": ALL, "library": found.library}
-        self._is_behind_rounding = found.difference.is_behind_rounding
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
         self._slowest = 0.0
 
     def check(self, candidates: Sequence[Source]) -> list[bool]:
         """Whether each of the scripts shows the fault."""
-        eager = self._run([c.text for c in candidates], **self._eager)
+        eager = self._run([{"text": c.text} for c in candidates], **self._eager)
         rest = [i for i, outcome in enumerate(eager) if (log := _log(outcome)) is not None and log.calls > 0]
-        compiled = dict(zip(rest, self._run([candidates[i].text for i in rest]), strict=True))
+        replays = [{"text": candidates[i].text, "replay": _reads(eager[i])} for i in rest]
+        compiled = dict(zip(rest, self._run(replays), strict=True))
         both = {i: (_log(eager[i]), _log(outcome)) for i, outcome in compiled.items() if outcome.attempted}
         logs = {i: (one, two) for i, (one, two) in both.items() if one is not None and two is not None}
         differences = {i: first_difference(*pair, self._noise) for i, pair in logs.items()}
-        unsure = [i for i, difference in differences.items() if difference is not None and difference.may_be_rounding]
-        redrawn = self._run([candidates[i].text for i in unsure], **self._eager, redrawn=SEEDS[0])
-        for i, outcome in zip(unsure, redrawn, strict=True):
-            differences[i] = self._less_rounding(differences[i], logs[i], _log(outcome))
+        unsure = [i for i, difference in differences.items() if difference is not None and difference.is_of_results]
+        told = [{"text": candidates[i].text, "replay": _reads(eager[i])} for i in unsure]
+        for i, outcome in zip(unsure, self._run(told, eager=ALL, library=True), strict=True):
+            as_compiled, difference = _log(outcome), differences[i]
+            if as_compiled is not None and difference is not None and agree_at(logs[i][1], as_compiled, difference):
+                differences[i] = None  # eager computes the same where it chooses like compiled code
         return [
             self._target.is_met(differences.get(i)) and (not self._has_name or _has_name(*logs[i]))
             for i in range(len(candidates))
         ]
 
-    def _less_rounding(
-        self, difference: Difference | None, logs: tuple[ExactLog, ExactLog], redrawn: ExactLog | None
-    ) -> Difference | None:
-        """The first difference that other roundings do not explain; ``redrawn``: the log of a run that redraws them, if it ended well."""
-        if redrawn is not None:
-            return first_difference(*logs, self._noise, [redrawn])
-        may_follow = difference is not None and difference.is_behind_rounding and not self._is_behind_rounding
-        return None if may_follow else difference
-
     def logs(self, text: str) -> tuple[ExactLog, ExactLog] | None:
         """The logs of a script without the compiler and with it; None if either run does not end well."""
-        (eager,), (compiled,) = self._run([text], **self._eager), self._run([text])
+        (eager,) = self._run([{"text": text}], **self._eager)
+        (compiled,) = self._run([{"text": text, "replay": _reads(eager)}])
         one, two = _log(eager), _log(compiled)
         return (one, two) if one is not None and two is not None else None
 
-    def _run(self, texts: Sequence[str], **fields: Any) -> list[Outcome]:
+    def _run(self, requests: Sequence[dict[str, Any]], **fields: Any) -> list[Outcome]:
         common = {"script": str(self._path), "args": [], "full": CLOSE, **fields}
         outcomes = self._executor.judge(
-            [{**common, "text": text} for text in texts], timeout=trial_timeout(self._slowest), op=EXACT
-        ) if texts else []  # fmt: skip
+            [{**common, **request} for request in requests], timeout=trial_timeout(self._slowest), op=EXACT
+        ) if requests else []  # fmt: skip
         self._slowest = max([self._slowest, *(o.seconds for o in outcomes if o.ending is Ending.SAME)])
         return outcomes
 
@@ -124,6 +118,11 @@ class ExactOracle:
 def _log(outcome: Outcome) -> ExactLog | None:
     """The log of a run; None if it did not end well."""
     return outcome.exact if outcome.ending is Ending.SAME else None
+
+
+def _reads(outcome: Outcome) -> str | None:
+    """What a run read of the machine, for the compiled one to read again."""
+    return (outcome.exact.reads or None) if outcome.exact is not None else None
 
 
 def _has_name(eager: ExactLog, compiled: ExactLog) -> bool:

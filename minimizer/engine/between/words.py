@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from minimizer.engine.between.difference import WRITTEN_OUT, Change, Difference
+from minimizer.engine.between.difference import COURSE, WRITTEN_OUT, Change, Difference
 from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.child.exact_log import Entry, Look
 from minimizer.report.examined import Observed
@@ -45,6 +45,8 @@ def object_of(change: Change) -> str:
     path = change.path.replace(".__wrapped__", "").replace("compiled.__self__", "self")
     path = re.sub(r"^(\w[\w.]*)\.<locals>\.", "", path)
     path = path.replace(".<closure>.", ": ").replace("compiled: ", "")
+    if path == COURSE:
+        return "the course of the script"
     if path.startswith(WRITTEN_OUT):
         return (
             OUTSIDE.sub(r"line \2 of \1", path)

@@ -78,12 +78,22 @@ class ExactLog(_Loose):
     unseen: list[Unseen] = Field(default_factory=list, max_length=MOST_UNSEEN)
     stacks: list[Annotated[str, StringConstraints(max_length=5000)]] = Field(default_factory=list, max_length=10)
     """Errors of the observer's own, with their stacks; the objects are in ``unseen``."""
-
-    otherwise: list[Word] = Field(default_factory=list, max_length=100)
-    """Operators of its graphs that the backend runs differently from eager."""
+    reads: Annotated[str, StringConstraints(max_length=4 << 20)] = ""
+    """What the script's own code read of the machine, for later runs to read again; opaque here."""
+    resident: Annotated[int, Field(ge=0, le=1 << 50)] = 0
+    """The most memory that the run had in use, in bytes."""
+    written: dict[Path, Word] = Field(default_factory=dict, max_length=MOST_ENTRIES)
+    """What functions that the script gave to the compiler wrote while it ran them: paths, each with the function."""
+    whole: list[Annotated[str, StringConstraints(max_length=1 << 20)]] = Field(default_factory=list, max_length=10_000)
+    """Elements of tensors as float64 in base64, to which ``whole`` of an entry points."""
 
     graph_calls: list[list[Number]] = Field(default_factory=list, max_length=MOST_GRAPHS)
     """For each graph, in order of compilation: the outermost call that made each of its calls."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the script ran to its end, and all looks were kept."""
+        return bool(self.looks) and self.looks[-1].event == "end"
 
     def call_of(self, graph: int | None, call: int) -> int | None:
         """The number, from 1, of the outermost call that made a graph's call; None if it is not known."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -13,17 +15,19 @@ from torch.utils._device import DeviceContext
 
 MOST_GRAPHS, MOST_CALLS = 10_000, 1000
 """Most graphs, and most calls of each, for which the number of the outermost call is reported."""
-OTHERWISE = ("tag_activation_checkpoint", "wrap_activation_checkpoint")
-"""Operators on which this backend, and no other, differs from eager: it recomputes a checkpointed region without restoring the
-forward's random state, and so draws other random numbers."""
 BUILTINS = {name: part for name, part in vars(torch).items() if isinstance(part, types.BuiltinFunctionType)}
 """The functions of the module `torch` that are written in C++, before a script replaces any."""
 
 
 def eager_as_traced(
-    otherwise: set[str], graph_calls: list[list[int]], outermost: Callable[[], int]
+    graph_calls: list[list[int]],
+    outermost: Callable[[], int],
+    of_graph: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> Callable[..., Any]:
-    """A variant of Dynamo's backend ``eager`` that fills ``otherwise`` and ``graph_calls``; see `ExactLog` on the torch-free side."""
+    """A variant of Dynamo's backend ``eager`` that fills ``graph_calls``; see `ExactLog` on the torch-free side.
+
+    ``of_graph``: the surroundings in which each graph runs.
+    """
 
     def eager(graph: torch.fx.GraphModule, inputs: Any, **_: Any) -> Callable[..., Any]:
         targets = [
@@ -32,11 +36,9 @@ def eager_as_traced(
             if isinstance(part, torch.fx.GraphModule)
             for node in part.graph.nodes
         ]
-        names = {str(target) for target in targets}
-        otherwise.update(name for name in OTHERWISE if name in names)
         builtins = {name for t in targets if BUILTINS.get(name := getattr(t, "__name__", "")) is t}
         if len(graph_calls) == MOST_GRAPHS:
-            return _as_traced(graph.forward, builtins)
+            return _as_traced(graph.forward, builtins, of_graph)
         calls: list[int] = []
         graph_calls.append(calls)
 
@@ -45,12 +47,14 @@ def eager_as_traced(
                 calls.append(outermost())
             return graph.forward(*args)
 
-        return _as_traced(forward, builtins)
+        return _as_traced(forward, builtins, of_graph)
 
     return eager
 
 
-def _as_traced(forward: Callable[..., Any], builtins: set[str]) -> Callable[..., Any]:
+def _as_traced(
+    forward: Callable[..., Any], builtins: set[str], of_graph: Callable[[], AbstractContextManager[object]]
+) -> Callable[..., Any]:
     """Run a graph without what the script does to torch's functions: Dynamo has traced that into the graph.
 
     Inductor's code calls none of them. The graph itself would apply the script's modes of torch functions twice, and so would it a
@@ -66,7 +70,8 @@ def _as_traced(forward: Callable[..., Any], builtins: set[str]) -> Callable[...,
         _push(kept)
         vars(torch).update({name: BUILTINS[name] for name in replaced})
         try:
-            return forward(*args)
+            with of_graph():
+                return forward(*args)
         finally:
             vars(torch).update(replaced)
             left = _popped()

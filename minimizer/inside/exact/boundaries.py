@@ -10,6 +10,7 @@ same boundaries.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import linecache
@@ -19,6 +20,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -32,7 +34,7 @@ from .leaves import Entry
 from .observe import DENSE_ITEMS, ITEMS, Look
 from .process import modes, state
 from .reach import locals_of, user_frames
-from .redrawn import RedrawnInside
+from .stances import Forced
 from .tensors import TensorWords
 from .unseen import IN_THREADS, LOOKS, Unseen
 from .written import Written
@@ -58,7 +60,10 @@ class Boundaries:
         is_full: whether a call or backward, by its number among both, gets full looks.
         before: called with the number of each call before it runs.
         on_look: called with each look: a description of the boundary, and the entries by path.
-        redrawn: redraws the roundings of each outermost call and each backward; None: they are left as they are.
+        forced: runs calls without the compiler.
+        inside: the surroundings in which a unit runs, given its number and whether it is a ``call``, an ``eager call`` or a ``backward``.
+        words: describes tensors.
+        unseen: counts what is not looked at.
         is_dense: whether the looks are to tell which item of a large container differs, and trust no tensor's version.
         waits: whether the first call of each thread waits for a moment, so that threads meet otherwise than in another run.
         written: what the script prints and the files that it writes; None: they are not looked at.
@@ -72,7 +77,10 @@ class Boundaries:
         is_full: Callable[[int], bool],
         before: Callable[[int], None],
         on_look: Callable[[Message, dict[str, Entry]], None],
-        redrawn: RedrawnInside | None = None,
+        forced: Forced,
+        inside: Callable[[int, str], AbstractContextManager[object]],
+        words: TensorWords,
+        unseen: Unseen,
         is_dense: bool = False,
         waits: bool = False,
         written: Written | None = None,
@@ -80,15 +88,13 @@ class Boundaries:
         self._is_own, self._is_eager, self._is_full, self._before, self._on_look = (
             is_own, is_eager, is_full, before, on_look,
         )  # fmt: skip
-        self._redrawn, self._is_dense, self._waits, self._written = redrawn, is_dense, waits, written
-        self.unseen = Unseen()
-        self._words = TensorWords(self.unseen)
+        self._forced, self._inside, self._words, self.unseen = forced, inside, words, unseen
+        self._is_dense, self._waits, self._written = is_dense, waits, written
         self._lanes = Lanes()
         self._lock = threading.RLock()
         """Held while a look is taken and reported."""
         self._nested: set[int] = set()
         """Identities of the code of compiled functions that were called inside of another compiled call."""
-        self._eager_calls, self._prior = 0, eval_frame._stance
         self._looks = self._work = 0
         self._known_modules: set[str] = set()
         self._own_modules: list[str] = []
@@ -96,6 +102,8 @@ class Boundaries:
         """How many there were, in all threads."""
         self.seconds: list[float] = []
         """Duration of each call of the main thread."""
+        self.is_aside = False
+        """Whether what is called now is no call of the script's own."""
         self._watch_calls()
         self._watch_backwards()
 
@@ -129,6 +137,8 @@ class Boundaries:
 
     def _enter(self) -> Callable[[], None]:
         """Entry hook of the wrapper; returns its exit hook."""
+        if self.is_aside:
+            return _nothing
         lane, frame = self._lanes.current(), _wrapper(sys._getframe(1))
         if lane is None:
             self.calls += 1
@@ -150,12 +160,15 @@ class Boundaries:
         self._wait(lane)
         self._before(number)
         self._boundary(lane, "call", "entry", unit, number, frame, self._arguments(frame))
-        again = self._made_eager(number)
+        is_eager, again = self._is_eager(number), self._made_eager(number)
         begun, frames = time.perf_counter(), _frames()
-        self._go_in(lane)
+        lane.depth += 1
+        surroundings = self._inside(unit, "eager call" if is_eager else "call")
+        surroundings.__enter__()
 
         def leave() -> None:
-            self._come_out(lane)
+            surroundings.__exit__(None, None, None)
+            lane.depth = 0
             if lane.number == 0:
                 self.seconds.append(time.perf_counter() - begun)
             again()
@@ -171,35 +184,15 @@ class Boundaries:
         return leave
 
     def _made_eager(self, number: int) -> Callable[[], None]:
-        """Have a call run without the compiler, if it should; returns what ends that. The stance is one for all threads."""
+        """Have a call run without the compiler, if it should; returns what ends that."""
         if not self._is_eager(number):
             return _nothing
-        with self._lock:
-            if self._eager_calls == 0:
-                self._prior = eval_frame._set_stance(eval_frame.DynamoStance("force_eager"))
-            self._eager_calls += 1
-
-        def end() -> None:
-            with self._lock:
-                self._eager_calls -= 1
-                if self._eager_calls == 0:
-                    eval_frame._set_stance(self._prior)
-
-        return end
+        self._forced.begin()
+        return self._forced.end
 
     def _wait(self, lane: Lane) -> None:
         if self._waits and 0 < lane.number <= WAITING_LANES and lane.calls == 1:
             time.sleep(random.Random(time.monotonic_ns()).uniform(0, LONGEST_WAIT))
-
-    def _go_in(self, lane: Lane) -> None:
-        lane.depth += 1
-        if self._redrawn is not None:
-            self._redrawn.act()
-
-    def _come_out(self, lane: Lane) -> None:
-        lane.depth = 0
-        if self._redrawn is not None and not lane.in_backward:
-            self._redrawn.rest()
 
     def _leave_inner(self, lane: Lane) -> None:
         lane.depth -= 1
@@ -232,20 +225,17 @@ class Boundaries:
             frame = sys._getframe(1)
             self._boundary(lane, "backward", "entry", unit, number, frame, [])
             lane.in_backward += 1
-            if self._redrawn is not None:
-                self._redrawn.act()
             result: Any = None
             raised: type | None = None
             try:
-                result = original(*args, **kwargs)
+                with self._inside(unit, "backward"):
+                    result = original(*args, **kwargs)
                 return result
             except BaseException as error:
                 raised = type(error)
                 raise
             finally:
                 lane.in_backward -= 1
-                if self._redrawn is not None:
-                    self._redrawn.rest()
                 self._boundary(lane, "backward", "exit", unit, number, frame, [("result", result)], {"raised": raised})
 
         return run
@@ -299,8 +289,7 @@ class Boundaries:
             self._looks += 1
             look.add(self._globals())
             for user in user_frames(frame, self._is_own):
-                look.add((f"{user.f_code.co_qualname if sys.version_info >= (3, 11) else user.f_code.co_name}.<locals>.{name}", value)
-                         for name, value in locals_of(user).items())  # fmt: skip
+                look.add(_locals(user))
             look.add(roots)
         else:
             look.add((n, value) for n, value in roots if n == "result" or (is_apart and n != "compiled"))
@@ -320,6 +309,17 @@ class Boundaries:
         }
         self._on_look({**told, "order": lane.order()}, look.entries)
 
+    def walk(self) -> dict[str, Entry]:
+        """All that can be reached now from the script's globals and from the frames of its functions."""
+        with self._lock:
+            look = Look(self._is_own, self._words, self.unseen, items=DENSE_ITEMS, is_last=False, is_shared=False)
+            self._words.begin(is_exact=True)
+            look.add(self._globals())
+            for user in user_frames(sys._getframe(1), self._is_own):
+                look.add(_locals(user))
+            look.close()
+            return look.entries
+
     def _globals(self) -> list[tuple[str, Any]]:
         """Globals of the script, then of its own modules, as (path, value)."""
         for name in sys.modules.keys() - self._known_modules:
@@ -336,6 +336,11 @@ class Boundaries:
                 if not (key.startswith("__") or isinstance(value, types.ModuleType) or (id(scope), key) in INSTALLED)
             ]
         return roots
+
+
+def _locals(frame: types.FrameType) -> list[tuple[str, Any]]:
+    name = frame.f_code.co_qualname if sys.version_info >= (3, 11) else frame.f_code.co_name
+    return [(f"{name}.<locals>.{local}", value) for local, value in locals_of(frame).items()]
 
 
 def _function(frame: types.FrameType | None) -> int:
@@ -397,8 +402,20 @@ INSTALLED: set[tuple[int, str]] = set()
 the constant result of ``f`` is ``f_0``."""
 
 
-def watch_dynamo() -> None:
-    """Start counting the frames that Dynamo is given, and noting the globals that it installs while it translates one."""
+COMPILING = [0]
+"""How deep in Dynamo's translation of a frame we are."""
+
+
+def is_compiling() -> bool:
+    """Whether Dynamo translates a frame now."""
+    return COMPILING[0] > 0
+
+
+def watch_dynamo(during: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> None:
+    """Start counting the frames that Dynamo is given, and noting the globals that it installs while it translates one.
+
+    ``during``: the surroundings in which it translates.
+    """
     from torch._dynamo import convert_frame
 
     original = convert_frame._compile
@@ -407,9 +424,12 @@ def watch_dynamo() -> None:
     def compile_(code: types.CodeType, globals: dict[str, object], *args: Any, **kwargs: Any) -> Any:
         COMPILED[0] += 1
         before = set(globals)
+        COMPILING[0] += 1
         try:
-            return original(code, globals, *args, **kwargs)
+            with during():
+                return original(code, globals, *args, **kwargs)
         finally:
+            COMPILING[0] -= 1
             INSTALLED.update((id(globals), name) for name in globals.keys() - before)
 
     convert_frame._compile = compile_

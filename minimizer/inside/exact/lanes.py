@@ -87,7 +87,7 @@ class Lanes:
                 self._started[id(thread)] = weakref.ref(thread), self._child()
             original(thread)
 
-        threading.Thread.start = start  # type: ignore[method-assign]
+        threading.Thread.start = start  # type: ignore[method-assign, assignment]
 
     def _watch_tasks(self) -> None:
         pool: Any = concurrent.futures.ThreadPoolExecutor

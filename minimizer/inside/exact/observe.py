@@ -84,7 +84,7 @@ OF_LOGGERS = ("name", "level", "disabled", "propagate", "handlers", "filters")
 """What a logger of `logging` says of itself; the rest is a cache, and the tree of all loggers."""
 OF_THREADS = ("_target", "_args", "_kwargs", "_name")
 """What a thread was given; the other private attributes are the machine's."""
-VIEWS = (type({}.keys()), type({}.items()), type({}.values()), types.MappingProxyType)
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()), type({}.values()), types.MappingProxyType)
 """Views of a mapping, which they refer to."""
 OF_LANGUAGE = ("builtins", "itertools", "collections", "_collections")
 """Modules of iterators whose position ``__reduce__`` gives without advancing them."""

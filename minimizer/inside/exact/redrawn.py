@@ -1,32 +1,71 @@
-"""Redraws every rounding in the outermost calls and the backwards of an exact run without the compiler."""
+"""Redraws every rounding of some calls of compiled code, and keeps what its tensors hold: how far may other arithmetic move each element?
+
+Only what the recorded graphs compute is redrawn, and their backwards: what Python computes between them stays as it is.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+import contextlib
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+
+import torch
 
 from ..referee.perturbation import Perturbation
+from .tensors import TensorWords, Words, is_readable, plain
+from .unseen import Unseen
+
+MOST_ELEMENTS = 4096
+"""Elements that are kept of one tensor, evenly spaced."""
+MOST_KEPT = 8 << 20
+"""Characters that are kept in all."""
 
 
-class RedrawnInside(Perturbation):
-    """A `Perturbation` that acts between `act` and `rest`.
+class RedrawnGraphs:
+    """Redraws the roundings in some units, which are calls and backwards by their number among both."""
 
-    It is active for the whole script: the wrapper that ``torch.compile`` returns puts the thread's dispatch keys back as they were when
-    the call began, so that a mode that is entered inside would leave its key behind.
-    """
+    def __init__(self, seed: int, units: Collection[int]) -> None:
+        self._mode, self._units, self._acts = Perturbation(seed), units, False
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._acts = False
+    @contextlib.contextmanager
+    def inside(self, unit: int, what: str):  # type: ignore[no-untyped-def]
+        """The surroundings of a unit: those of a ``backward`` redraw it, in a ``call`` its graphs do."""
+        before, self._acts = self._acts, unit in self._units
+        try:
+            with self._mode if self._acts and what == "backward" else contextlib.nullcontext():
+                yield
+        finally:
+            self._acts = before
 
-    def act(self) -> None:
-        """Redraw roundings from now on."""
-        self._acts = True
+    def of_graph(self) -> AbstractContextManager[object]:
+        """The surroundings of a graph's run."""
+        return self._mode if self._acts else contextlib.nullcontext()
 
-    def rest(self) -> None:
-        """Redraw none any more."""
-        self._acts = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not self._acts:
-            return func(*args, **(kwargs or {}))
-        return super().__torch_dispatch__(func, types, args, kwargs)
+class WholeTensors(TensorWords):
+    """Describes tensors, and keeps the elements of the floating ones while ``is_on``; ``whole`` in an entry is their place in ``kept``."""
+
+    def __init__(self, unseen: Unseen | None = None) -> None:
+        super().__init__(unseen)
+        self.is_on = False
+        self.kept: list[str] = []
+        """Elements as float64, in base64; of complex ones both parts."""
+        self._characters = 0
+
+    def describe(self, tensor: torch.Tensor, path: str = "") -> Words:
+        words = super().describe(tensor, path)
+        if not self.is_on or not (tensor.is_floating_point() or tensor.is_complex()) or not words.get("values"):
+            return words
+        with plain():
+            if not is_readable(tensor) or tensor.layout is not torch.strided:
+                return words
+            real = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
+            real = torch.view_as_real(real).reshape(-1) if real.is_complex() else real
+            real = real[:: -(-max(1, real.numel()) // MOST_ELEMENTS)].to("cpu", torch.float64).contiguous()
+            text = base64.b64encode(bytes(real.view(torch.uint8).tolist())).decode()
+        self._characters += len(text)
+        if self._characters <= MOST_KEPT:
+            words["whole"] = str(len(self.kept))
+            self.kept.append(text)
+        return words

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import os
 import random
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -20,11 +21,17 @@ import torch
 import torch._dynamo
 import torch._dynamo.utils
 
+from ..exact.as_dynamo import Optimizers
 from ..exact.as_traced import eager_as_traced
-from ..exact.boundaries import Boundaries, watch_dynamo
+from ..exact.boundaries import Boundaries, is_compiling, watch_dynamo
+from ..exact.checkpointed import draw_again
+from ..exact.compiler_writes import CompilerWrites
 from ..exact.leaves import Entry
-from ..exact.redrawn import RedrawnInside
-from ..exact.unseen import LOOKS
+from ..exact.machine import Machine
+from ..exact.moved import Moved
+from ..exact.redrawn import RedrawnGraphs, WholeTensors
+from ..exact.stances import Forced
+from ..exact.unseen import LOOKS, Unseen
 from ..exact.written import Written
 from ..messages import Phase
 from ..outcome import Ending, Outcome
@@ -39,15 +46,8 @@ MOST_LOOKS = 5000
 """Most looks that one run reports."""
 MOST_DELAYS = 1000
 """Most calls whose duration is reported, for later runs to delay theirs by."""
-LONGEST_DELAY = 5.0
-"""Seconds; the most that an eager call is delayed to last as long as the compiled one did."""
 NAME = "minimizer_exact"
 """Name under which we register our variant of Dynamo's backend ``eager``."""
-IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
-LIBRARY = ("nn", "optim")
-"""Packages of torch whose code chooses what to compute by whether it is compiled, as a script's may."""
-OF_HOOKS = os.path.join("nn", "modules", "module.py")
-"""What chooses there how hooks are run, which is the compiler's to do right."""
 
 
 class Log:
@@ -83,60 +83,121 @@ class Log:
 def exact_run(message: Message, channel: Channel) -> None:
     """Task of a forked child: answer an `ExactRequest` with one `Outcome`, whose ``exact`` holds the looks."""
     request = ExactRequest.read(message)
-    log = Log()
+    log, graph_calls, is_own = Log(), list[list[int]](), _ownership(request.script)
     torch._dynamo.utils.counters.default_factory = _Silent  # a script may read them, and they differ between runs
     torch._dynamo.utils.counters.clear()
-    watch_dynamo()
     for name, value in request.config.items():
         setattr(torch._dynamo.config, name, value)
     if not request.regions:
         torch.compiler.nested_compile_region = _unmarked
     random.seed(0)  # Python reseeds `random` in each fork
-    ballast = _ballast() if request.moved else None
-    otherwise: set[str] = set()
-    graph_calls: list[list[int]] = []
-    torch._dynamo.register_backend(eager_as_traced(otherwise, graph_calls, lambda: boundaries.call_now()), name=NAME)
-    use_backend(NAME)
+    machine = Machine(is_own=is_own, replay=request.replay, is_compiling=is_compiling)
+    moved = Moved(is_own=is_own, delays=request.delays, resident=request.resident) if request.moved else None
+    redrawn = RedrawnGraphs(request.redrawn["seed"], set(request.redrawn["units"])) if request.redrawn else None
+    optimizers = Optimizers() if request.library else None
+    unseen = Unseen()
+    words, forced, printed = WholeTensors(unseen), Forced(library=request.library), Written()
+    draw_again(is_compiling)
+
+    def before(call: int) -> None:
+        if call == request.reset:
+            torch._dynamo.reset()
+        if moved is not None:
+            moved.before(call)
+
+    def is_full(unit: int) -> bool:
+        words.is_on = unit == request.whole
+        return unit & (unit - 1) == 0 if request.full is None else unit in request.full
+
+    def inside(unit: int, what: str) -> AbstractContextManager[object]:
+        if redrawn is not None:
+            return redrawn.inside(unit, what)
+        return optimizers.as_dynamo() if optimizers is not None and what == "eager call" else contextlib.nullcontext()
+
+    def of_graph() -> AbstractContextManager[object]:
+        return redrawn.of_graph() if redrawn is not None else contextlib.nullcontext()
+
     first, last = request.eager or (1, 0)
-    if first == 1 and last is None:
-        _pretend_to_compile(library=request.library)
-    redrawn = RedrawnInside(request.redrawn) if request.redrawn is not None else None
-    written = Written()
     boundaries = Boundaries(
-        is_own=_ownership(request.script),
-        is_eager=lambda call: first <= call and (last is None or call <= last),
-        is_full=(lambda unit: unit & (unit - 1) == 0) if request.full is None else set(request.full).__contains__,
-        before=_resetting(request.reset, request.delays),
+        is_own=is_own,
+        is_eager=lambda call: (first <= call and (last is None or call <= last)) or call in request.shown,
+        is_full=is_full,
+        before=before,
         on_look=log.add,
-        redrawn=redrawn,
+        forced=forced,
+        inside=inside,
+        words=words,
+        unseen=unseen,
         is_dense=request.full is not None,
         waits=request.moved,
-        written=written,
+        written=printed,
     )
+    writes = CompilerWrites(boundaries.walk) if request.written else None
+    watch_dynamo(writes.watching if writes is not None else contextlib.nullcontext)
+    torch._dynamo.register_backend(eager_as_traced(graph_calls, boundaries.call_now, of_graph), name=NAME)
+    use_backend(NAME)
+    _let_explain(boundaries)
     attempts = Attempts(lambda: None)
     channel.send(Phase(phase="exact"))
-    with redrawn or contextlib.nullcontext():
-        error = what_ends(request.script, request.args, request.text)
+    error = what_ends(request.script, request.args, request.text)
     if error is None:
+        if moved is not None:
+            moved.release()
+        words.is_on = request.whole == 0
         boundaries.end()
-    written.give_back()
+    printed.give_back()
     if log.truncated:
-        boundaries.unseen.add(LOOKS, log.truncated)
-    for stack in boundaries.unseen.stacks:
+        unseen.add(LOOKS, log.truncated)
+    for stack in unseen.stacks:
         print(f"not observed, by an error of the observer's own: {stack}", file=sys.__stderr__)
-    del ballast
     exact = {
         "looks": log.ordered(),
         "calls": boundaries.calls,
         "backwards": boundaries.backwards,
         "seconds": [round(s, 4) for s in boundaries.seconds[:MOST_DELAYS]],
-        "unseen": boundaries.unseen.told(),
-        "stacks": boundaries.unseen.stacks,
-        "otherwise": sorted(otherwise),
+        "unseen": unseen.told(),
+        "stacks": unseen.stacks,
         "graph_calls": graph_calls,
+        "reads": machine.text,
+        "resident": _resident(),
+        "written": writes.paths if writes is not None else {},
+        "whole": words.kept,
     }
     outcome = Outcome(Ending.SAME) if error is None else Outcome.of_error(Ending.RUNTIME_ERROR, error)
     channel.send(replace(outcome, attempted=attempts.any, exact=exact))
+
+
+def _let_explain(boundaries: Boundaries) -> None:
+    """Let ``torch._dynamo.explain`` compile on both sides: what it says is about the compiler, and its calls are not the script's."""
+    original = torch._dynamo.explain
+
+    @functools.wraps(original)
+    def explain(*args: Any, **kwargs: Any) -> Any:
+        result = _aside(original, boundaries)(*args, **kwargs)
+        return _aside(result, boundaries) if callable(result) else result
+
+    torch._dynamo.explain = explain
+
+
+def _aside(function: Callable[..., Any], boundaries: Boundaries) -> Callable[..., Any]:
+    @functools.wraps(function, updated=())
+    def run(*args: Any, **kwargs: Any) -> Any:
+        boundaries.is_aside = True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            boundaries.is_aside = False
+
+    return run
+
+
+def _resident() -> int:
+    """The most memory that this process had in use, in bytes; 0 if it cannot be asked."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _unmarked(fn: Any = None, **_: Any) -> Any:
@@ -160,50 +221,3 @@ def _ownership(script: str) -> Callable[[str], bool]:
         return file.startswith(folder) and not is_installed
 
     return is_own
-
-
-def _resetting(reset: int | None, delays: Sequence[float]) -> Callable[[int], None]:
-    """The hook that runs before each call: resets Dynamo before call ``reset``, and delays calls by ``delays`` (seconds)."""
-
-    def before(call: int) -> None:
-        if call == reset:
-            torch._dynamo.reset()
-        if call <= len(delays):
-            time.sleep(min(delays[call - 1], LONGEST_DELAY))
-
-    return before
-
-
-def _pretend_to_compile(*, library: bool) -> None:
-    """Make ``is_compiling()`` true for the script in an eager run, so that a branch on it goes the same way on both sides.
-
-    The rest of torch is told the truth: it would treat its tensors as traced ones. ``library``: but for `LIBRARY`.
-    """
-    inside = os.path.dirname(torch.__file__) + os.sep
-    told = tuple(os.path.join(inside, package) + os.sep for package in LIBRARY) if library else ()
-
-    def is_told(file: str) -> bool:
-        return not file.startswith(inside) or (file.startswith(told) and file != os.path.join(inside, OF_HOOKS))
-
-    for module in (torch.compiler, torch._dynamo.external_utils, torch._utils):
-        for name in IS_COMPILING:
-            original = getattr(module, name, None)
-            if original is not None:
-                setattr(module, name, _pretending(original, is_told))
-
-
-def _pretending(original: Callable[[], bool], is_told: Callable[[str], bool]) -> Callable[[], bool]:
-    def is_compiling() -> bool:
-        if not is_told(sys._getframe(1).f_code.co_filename):
-            return original()
-        return torch._dynamo.eval_frame._stance.stance == "force_eager"
-
-    return is_compiling
-
-
-def _ballast() -> list[Any]:
-    """Allocate objects of many sizes, so that the script's objects get other addresses than in the previous run."""
-    sizes = random.Random(time.monotonic_ns())
-    return [bytearray(sizes.randrange(1, 512)) for _ in range(100_000)] + [
-        [None] * sizes.randrange(8) for _ in range(50_000)
-    ]

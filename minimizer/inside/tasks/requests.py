@@ -138,13 +138,24 @@ class ExactRequest(Request):
     regions: bool = True
     """Whether ``nested_compile_region`` has its effect; if not, it is ignored."""
     moved: bool = False
-    """Whether to allocate other objects first, so that the script's objects get other addresses."""
+    """Whether to move the machine under the script: other addresses, memory, garbage, and objects that live longer (see `Moved`)."""
     delays: Sequence[float] = ()
-    """Seconds to wait before each call."""
-    redrawn: int | None = None
-    """The seed by which every rounding inside the calls and backwards is redrawn; None: none is."""
+    """Seconds to wait before each call, where the machine is moved."""
+    resident: int = 0
+    """Bytes to have in use beside what the script needs, where the machine is moved."""
+    replay: str | None = None
+    """What the script read of the machine in an earlier run, to be read again (see `Machine`); None: it is recorded."""
+    shown: Sequence[int] = ()
+    """Calls that run without the compiler, beside those of ``eager``."""
+    redrawn: Mapping[str, Any] | None = None
+    """``seed`` and ``units``: in these calls and backwards every rounding of the graphs is redrawn; None: none is."""
+    whole: int | None = None
+    """The call or backward, by its number among both, at whose looks the elements of tensors are kept; 0: at the end; None: none."""
+    written: bool = False
+    """Whether to find out what functions that the script gives to the compiler write while it runs them."""
     library: bool = False
-    """Whether torch's own modules and optimizers, too, are told that they are compiled, where no call is."""
+    """Whether eager calls choose like compiled ones: torch's own modules and optimizers, too, are told that they are compiled, and
+    what Dynamo decomposes is decomposed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -298,8 +298,7 @@ y = f(x, x.flip(0), x + 0.3)
 print(y)
 """
     answer = compared(child, home, text)
-    assert answer.found is None
-    assert not answer.aside and not answer.ended and not answer.not_compared
+    assert (answer.found, answer.aside, answer.ended, answer.not_compared) == (None, "", "", (BY_LIBRARY,))
 
 
 PADDED = """

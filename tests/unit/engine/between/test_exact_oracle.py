@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from minimizer.engine.between.difference import Change, Difference, Noise
+from minimizer.engine.between.difference import Change, Difference
 from minimizer.engine.between.exact_runs import Found
+from minimizer.engine.between.noise import Noise
 from minimizer.engine.between.oracle import ExactOracle, Target
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.engine.child.executor import Executor
@@ -88,38 +88,42 @@ def test_what_has_a_name_at_the_end_keeps_one(path: str, candidate: str, fails: 
     assert shows(found, seen(candidate, 1), seen(candidate, 0)) is fails
 
 
-def shows(found: Found, eager: ExactLog, compiled: ExactLog, redrawn: ExactLog | None = None) -> bool:
+def shows(found: Found, eager: ExactLog, compiled: ExactLog, as_compiled: ExactLog | None = None) -> bool:
     """Whether a candidate of which these are the runs shows a fault."""
-    runs = cast(Executor, CannedRuns(eager, compiled, redrawn))
+    runs = cast(Executor, CannedRuns(eager, compiled, as_compiled))
     (answer,) = ExactOracle(runs, Path("script.py"), found, "lost_mutation").check([Source.parse("step()")])
     return answer
 
 
-@pytest.mark.parametrize("is_behind", [True, False])
-def test_what_may_follow_from_a_rounding_is_taken_only_for_a_fault_that_was_found_behind_one(is_behind: bool) -> None:
-    """Where no run with redrawn roundings ends well, that would tell."""
-    found = Found(
-        replace(difference(LIST), is_behind_rounding=is_behind), 1, 1, seen("log", 1), seen("log", 0), Noise()
-    )
-    assert shows(found, seen("log", 1), seen("log", 0, x=1.0000001)) is is_behind
-    assert shows(found, seen("log", 1), seen("log", 0))
-
-
-@pytest.mark.parametrize(("redrawn", "is_fault"), [(5e-9, False), (9.9999e-9, True)])
-def test_what_other_roundings_explain_is_not_the_fault(redrawn: float, is_fault: bool) -> None:
+@pytest.mark.parametrize(("as_compiled", "is_fault"), [(0.0, False), (1e-8, True)])
+def test_what_eager_computes_too_where_it_chooses_like_compiled_code_is_not_the_fault(
+    as_compiled: float, *, is_fault: bool
+) -> None:
     found = Found(difference(change("x", "float", value="300.0")), 1, 1, seen("log", 1, x=3.0), seen("log", 1), Noise())
-    assert shows(found, seen("log", 1, x=1e-8), seen("log", 1, x=0.0), seen("log", 1, x=redrawn)) is is_fault
+    assert shows(found, seen("log", 1, x=1e-8), seen("log", 1, x=0.0), seen("log", 1, x=as_compiled)) is is_fault
+
+
+def test_a_candidate_reads_of_the_machine_what_its_eager_run_has_read() -> None:
+    runs = CannedRuns(seen("log", 1).model_copy(update={"reads": "{}"}), seen("log", 0), None)
+    found = Found(difference(LIST), 1, 1, seen("log", 1), seen("log", 0), Noise())
+    oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "lost_mutation")
+    assert oracle.check([Source.parse("step()")]) == [True]
+    assert [request.get("replay") for request in runs.asked] == [None, "{}"]
 
 
 class CannedRuns:
-    """An executor whose runs see these without the compiler, with it, and with redrawn roundings, which fail where there are none."""
+    """An executor whose runs see these without the compiler, with it, and in eager that chooses like compiled code, which fails where
+    there is none."""
 
-    def __init__(self, eager: ExactLog, compiled: ExactLog, redrawn: ExactLog | None) -> None:
-        self._eager, self._compiled, self._redrawn = eager, compiled, redrawn
+    def __init__(self, eager: ExactLog, compiled: ExactLog, as_compiled: ExactLog | None) -> None:
+        self._eager, self._compiled, self._as_compiled = eager, compiled, as_compiled
+        self.asked: list[dict[str, Any]] = []
 
     def judge(self, requests: list[dict[str, Any]], **_: Any) -> list[Outcome]:
+        self.asked += requests
         return [self._outcome(request) for request in requests]
 
     def _outcome(self, request: dict[str, Any]) -> Outcome:
-        log = self._redrawn if "redrawn" in request else self._eager if "eager" in request else self._compiled
+        is_eager = "eager" in request
+        log = self._as_compiled if is_eager and request.get("library") else self._eager if is_eager else self._compiled
         return Outcome(ending=Ending.SAME if log is not None else Ending.CRASH, exact=log, attempted=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-import textwrap
 from typing import Any, cast
 
 import pytest
 
 from minimizer.engine.between import words
-from minimizer.engine.between.about_compiler import reads_compiler
 from minimizer.engine.between.culprit import broken_promise, culprit_line
-from minimizer.engine.between.difference import Change, Difference, Noise
+from minimizer.engine.between.difference import Change, Difference
 from minimizer.engine.between.exact_runs import ExactRuns, Found
 from minimizer.engine.between.mechanism import HOOKS, mechanism_of
+from minimizer.engine.between.noise import Noise
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.vocabulary import Kind
 
@@ -191,63 +190,6 @@ def test_both_runs_stand_side_by_side_up_to_where_they_part() -> None:
 )
 def test_objects_have_names_that_a_reader_knows(path: str, name: str) -> None:
     assert words.object_of(item(path, {"value": "1"}, {"value": "2"}, "int")) == name
-
-
-@pytest.mark.parametrize(
-    ("text", "reads"),
-    [
-        ("n = torch._dynamo.utils.counters['stats']", False),
-        ("from torch._dynamo.utils import counters", False),
-        ("from torch._dynamo.utils import guard_failures", True),
-        ("torch._dynamo.explain(f)(x)", True),
-        ("with torch.profiler.profile() as p: pass", True),
-        ("from torch.profiler import profile", True),
-        ("n = torch.cuda.max_memory_allocated()", True),
-        ("gc.collect()", False),
-        ("import gc\nprint(gc.collect())", True),
-        ("import torch._dynamo.utils as u\nu.compile_times()", True),
-        ("from torch._dynamo import utils\nutils.compile_times()", True),
-        ("import weakref\nalive = weakref.ref(model)() is not None", True),
-        ("class Model:\n    def __del__(self): freed.append(1)", True),
-        ("free, _ = torch.cuda.mem_get_info()", True),
-        ("torch.compiler.set_stance('force_eager')", True),
-        ("from torch._dynamo.testing import CompileCounter", False),
-        ("torch._dynamo.config.cache_size_limit = 4\ntorch._dynamo.reset()", False),
-        ("torch._dynamo.mark_dynamic(x, 0)", False),
-        ("import torch\n@op.register_fake\ndef fake(x):\n    calls['fake'] += 1\n    return x.clone()", True),
-        (
-            "from torch.library import register_fake\n@register_fake('a::b')\ndef fake(x):\n    seen.append(1)\n    return x",
-            True,
-        ),
-        (
-            "import torch\ndef fake(x):\n    global n\n    n += 1\n    return x\ntorch.library.register_fake('a::b', fake)",
-            True,
-        ),
-        (
-            "import torch\n@op.register_fake\ndef fake(x):\n    torch._check(x.dim() == 1)\n    out = [1]\n    out.append(2)\n    return x",
-            False,
-        ),
-        ("@op.register_kernel('cpu')\ndef real(x):\n    seen.append(1)\n    return x", False),
-        (SUBCLASS.format(dispatch="SEEN.append(str(func))", flatten="pass", unflatten="pass"), True),
-        (SUBCLASS.format(dispatch="cls.n += 1", flatten="pass", unflatten="pass"), True),
-        (SUBCLASS.format(dispatch="pass", flatten="self.asked = 1", unflatten="pass"), True),
-        (SUBCLASS.format(dispatch="pass", flatten="pass", unflatten="SEEN[size] = 1"), True),
-        (SUBCLASS.format(dispatch="names = []; names.append(1)", flatten="pass", unflatten="parts['a'] = 1"), False),
-        (
-            SUBCLASS.format(dispatch="SEEN.append(1)", flatten="pass", unflatten="pass").replace(
-                "Tensor)", "TorchDispatchMode)"
-            ),
-            False,
-        ),
-        ("import torch\nwith torch.profiler.record_function('step'):\n    pass", False),
-        ("from torch.autograd.profiler import record_function as region\n@region('step')\ndef f(): pass", False),
-        ("import torch.profiler\nwith torch.profiler.profile() as found:\n    pass", True),
-        ("from torch.autograd import profiler\nwith profiler.profile() as found:\n    pass", True),
-        ("def f(:", True),
-    ],
-)
-def test_a_script_that_looks_at_the_compiler_is_left_alone(text: str, reads: bool) -> None:
-    assert bool(reads_compiler(textwrap.dedent(text))) == reads
 
 
 def test_a_missing_guard_reads_well_behind_for() -> None:

@@ -1,0 +1,123 @@
+"""What differs between two runs without the compiler, path by path and field by field, and so is no evidence."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+
+from minimizer.engine.child.exact_log import Entry, ExactLog
+from minimizer.report.excused import excused
+
+VALUES = {"values", "norm", "lean", "not finite"}
+"""The fields of a tensor that move together: one of them is a hash, the others tell what it hides."""
+WHOLE = {"type", "alias"}
+"""Fields that, where they move, leave nothing of an entry to be compared: it describes another object each time."""
+MOVES, WRITTEN, VOLATILE = (
+    excused("exact_moves").rule,
+    excused("exact_compiler_writes").rule,
+    excused("exact_volatile").rule,
+)
+"""Rules by which a difference is no evidence, as they are counted."""
+Excused = Counter[tuple[str, str]]
+"""How often a rule was applied to an object: by (rule, path)."""
+_PARENT = re.compile(
+    r"^(?:list\((?P<keyed>.*)\)\[\d+\]|(?P<front>.*?)(?P<own>\.[\w<>]+|\[(?:'[^']*'|\"[^\"]*\"|[^\[\]]*)\]))$"
+)
+_POSITION = re.compile(r"\[\d+\]$|<items>")
+State = Mapping[str, Entry]
+
+
+class Noise:
+    """The fields that differ between runs without the compiler, and what functions wrote that the compiler ran.
+
+    What moves before the script's end says nothing of the end, where all finalizers have run.
+    """
+
+    def __init__(self) -> None:
+        self._fields: dict[bool, dict[str, set[str]]] = {True: {}, False: {}}
+        """By whether it is the look at the end: the fields that move, by path."""
+        self._volatile: dict[bool, set[str]] = {True: set(), False: set()}
+        """The containers of which other items exist in each run."""
+        self._written: dict[str, str] = {}
+        self.ends_at: int | None = None
+        """Index of the look from which on two such runs do not even have the same moments."""
+        self.excused: Excused = Counter()
+
+    def learn(self, one: ExactLog, two: ExactLog) -> None:
+        """Add all that differs between two runs without the compiler."""
+        for index, (first, second) in enumerate(zip_longest(one.states(), two.states())):
+            if first is None or second is None or first[0].moment != second[0].moment:
+                self.ends_at = index if self.ends_at is None else min(self.ends_at, index)
+                return
+            self._add(first[1], second[1], is_end=first[0].event == "end")
+
+    def _add(self, one: State, two: State, *, is_end: bool) -> None:
+        for path in dict.fromkeys([*one, *two]):
+            mine, theirs = one.get(path, {}), two.get(path, {})
+            if mine == theirs:
+                continue
+            if not mine or not theirs:
+                parent = parent_of(path)
+                if parent is not None and (parent in one or parent in two):
+                    self._volatile[is_end].add(parent)
+            moving = {name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)}
+            self._fields[is_end].setdefault(path, set()).update(moving)
+
+    def add_written(self, paths: Mapping[str, str]) -> None:
+        """Add what functions wrote that the script gave to the compiler, while it ran them: paths, each with the function."""
+        self._written.update(paths)
+
+    def without_moments(self) -> Noise:
+        """The same noise for smaller scripts, which have other moments: without `ends_at`."""
+        noise = Noise()
+        noise._fields, noise._volatile, noise._written = self._fields, self._volatile, self._written
+        return noise
+
+    def covers(self, path: str, one: State, two: State, *, is_end: bool = False) -> bool:
+        """Whether what differs at a path between two states moves without the compiler as well; counted if so."""
+        rule = self._rule(path, one, two, is_end=is_end)
+        if rule:
+            self.excused[rule, path] += 1
+        return bool(rule)
+
+    def _rule(self, path: str, one: State, two: State, *, is_end: bool) -> str:
+        mine, theirs = one.get(path, {}), two.get(path, {})
+        moving = self._fields[is_end].get(path, set())
+        differing = {name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)}
+        if moving and (moving & WHOLE or differing <= (moving | (VALUES if moving & VALUES else set()))):
+            return MOVES
+        if any(place in self._written for place in upwards(path)):
+            return WRITTEN
+        for item in upwards(path):
+            parent = parent_of(item)
+            is_loose = parent in self._volatile[is_end] and (item not in one or item not in two or _is_position(item))
+            if is_loose:
+                return VOLATILE
+        return ""
+
+    def __len__(self) -> int:
+        return len(self._fields[True]) + len(self._fields[False])
+
+
+def _is_position(path: str) -> bool:
+    """Whether an item is named by its place, which says nothing where other items exist in each run."""
+    return path.startswith("list(") or _POSITION.search(path) is not None
+
+
+def parent_of(path: str) -> str | None:
+    """The path of the object that contains the one at a path; None for a root."""
+    found = _PARENT.match(path)
+    if found is None:
+        return None
+    parent = found["keyed"] or found["front"] or ""
+    return parent.removesuffix(".values()").removesuffix(".<member>") or None
+
+
+def upwards(path: str) -> Iterator[str]:
+    """A path, then the path of each object that contains it."""
+    place: str | None = path
+    while place:
+        yield place
+        place = parent_of(place)

@@ -1,0 +1,92 @@
+"""Runs calls without the compiler in an exact run, whatever stance the script sets, and with the answer that they would get compiled.
+
+The script's own stance holds where a call is compiled. Where we run a call without the compiler it stays without, also where the
+script sets another stance inside; the script reads its own stance, as before, once the call is over.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import types
+from typing import Any
+
+import torch
+import torch._dynamo.external_utils
+from torch._dynamo import eval_frame
+
+IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
+LIBRARY = ("nn", "optim")
+"""Packages of torch whose code chooses what to compute by whether it is compiled, as a script's may."""
+OF_HOOKS = os.path.join("nn", "modules", "module.py")
+"""What chooses there how hooks are run, which is the compiler's to do right."""
+ANSWER = "_minimizer_exact_answer"
+"""Name under which a module of torch's holds our answer to `IS_COMPILING`."""
+
+
+class Forced:
+    """The calls that we run without the compiler. ``library``: whether `LIBRARY`, too, is told there that it is compiled."""
+
+    def __init__(self, *, library: bool) -> None:
+        self._prior: Any = None
+        self._calls = 0
+        self._lock = threading.RLock()
+        inside = os.path.dirname(torch.__file__) + os.sep
+        self._inside, self._hooks = inside, os.path.join(inside, OF_HOOKS)
+        self._told = tuple(os.path.join(inside, package) + os.sep for package in LIBRARY) if library else ()
+        self._set_stance = eval_frame._set_stance
+        self._keep_forced()
+        for module in (torch.compiler, torch._dynamo.external_utils, torch._utils):
+            for name in IS_COMPILING:
+                original = getattr(module, name, None)
+                if isinstance(original, types.FunctionType) and not original.__closure__:
+                    _answer_by(original, self._is_told)
+
+    @property
+    def _is_on(self) -> bool:
+        return self._calls > 0
+
+    def begin(self) -> None:
+        """Run a call without the compiler, until `end`. The stance is one for all threads: it lasts as long as any of their calls."""
+        with self._lock:
+            if not self._is_on:
+                self._prior = eval_frame._stance
+                self._set_stance(eval_frame.DynamoStance("force_eager"))
+            self._calls += 1
+
+    def end(self) -> None:
+        """Put the stance back, or the one that the script has set meanwhile."""
+        with self._lock:
+            self._calls -= 1
+            if not self._is_on:
+                self._set_stance(self._prior)
+
+    def _keep_forced(self) -> None:
+        original = self._set_stance
+
+        def set_stance(stance: Any) -> Any:
+            if not self._is_on:
+                return original(stance)
+            prior, self._prior = self._prior, stance
+            return prior
+
+        set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]
+        eval_frame._set_stance = set_stance
+        torch._dynamo.decorators._set_stance = set_stance  # type: ignore[attr-defined]
+
+    def _is_told(self) -> bool:
+        """Whether whoever asks is to hear that it is compiled: the script, where the call would be; the rest of torch would treat its
+        tensors as traced ones."""
+        if not self._is_on or self._prior.stance == "force_eager":
+            return False
+        file = sys._getframe(3).f_code.co_filename
+        return not file.startswith(self._inside) or (file.startswith(self._told) and file != self._hooks)
+
+
+def _answer_by(function: types.FunctionType, is_told: Any) -> None:
+    """Let a function of torch's say yes where ``is_told`` does. The object stays the same: the script may hold it, and Dynamo knows it."""
+    original = types.FunctionType(function.__code__, function.__globals__, function.__name__)
+    name = f"{ANSWER}_{function.__name__}"
+    function.__globals__[name] = lambda: is_told() or original()
+    function.__code__ = eval(f"lambda: {name}()").__code__.replace(co_name=function.__code__.co_name)

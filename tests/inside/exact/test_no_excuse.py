@@ -1,0 +1,254 @@
+"""Each rule by which a difference of exact runs is no evidence: a healthy script that needs it, and a fault that it must not hide."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from children import script
+
+from minimizer.engine.between.exact_runs import BY_LIBRARY, Answer, ExactRuns
+from minimizer.engine.child.executor import Executor
+
+FAULT = """
+import collections
+order = collections.OrderedDict(a=1, b=2)
+@torch.compile
+def touch(order, x):
+    order.move_to_end("a")
+    return x + 1
+"""
+"""A change of order that Dynamo loses."""
+BROKEN = "touch(order, torch.ones(2))\n"
+
+RULES = {
+    "memory_time_and_garbage": """
+        import gc, resource, sys, time, tracemalloc
+        from time import perf_counter
+        tracemalloc.start()
+        log, box = [], [1]
+        step = torch.compile(lambda x: x.sin())
+        begun = perf_counter()
+        for _ in range(3):
+            step(torch.ones(4))
+            usage = resource.getrusage(resource.RUSAGE_SELF)
+            log.append((usage.ru_maxrss // 1024, int(10 * (time.time() - begun)), gc.get_count(), gc.collect()))
+            held = sys.getrefcount(box), tracemalloc.get_traced_memory()[0] // 1000
+            FAULT
+        seconds = round(perf_counter() - begun, 1)
+    """,
+    "loop_by_the_clock": """
+        import time
+        steps, stamps = 0, {"n": 0}
+        step = torch.compile(lambda x: x.sin())
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            step(torch.ones(4))
+            steps += 1
+            stamps["at"], stamps["n"] = time.time(), steps
+            time.sleep(0.02)
+            FAULT
+    """,
+    "profiler": """
+        step = torch.compile(lambda x: x.sin())
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+            for _ in range(2):
+                step(torch.ones(4))
+                FAULT
+        table = found.key_averages().table(row_limit=5)
+        rows = len(found.key_averages())
+    """,
+    "compile_counters_and_explain": """
+        step = torch.compile(lambda x: x.sin())
+        step(torch.ones(4))
+        FAULT
+        graphs = dict(torch._dynamo.utils.counters["stats"])
+        times = torch._dynamo.utils.compile_times()
+        breaks = torch._dynamo.explain(lambda x: x + 1)(torch.ones(2)).graph_break_count
+        count = torch._dynamo.explain(lambda x: x + 1)(torch.ones(2)).graph_count
+    """,
+    "finalizer_and_weak_parent": """
+        import weakref
+        closed = []
+        class Writer:
+            def __init__(self, name):
+                self.name = name
+            def __del__(self):
+                closed.append(self.name)
+        class Child:
+            def __init__(self, parent):
+                self.parent = weakref.ref(parent)
+        step = torch.compile(lambda x, w: x.sin())
+        for number in range(3):
+            writer = Writer(number)
+            child = Child(writer)
+            step(torch.ones(4), writer)
+            FAULT
+            alive = child.parent() is not None
+    """,
+    "stance_of_the_script": """
+        step = torch.compile(lambda x: x.sin())
+        step(torch.ones(4))
+        FAULT
+        with torch.compiler.set_stance("force_eager"):
+            step(torch.ones(4))
+        torch.compiler.set_stance("eager_on_recompile")
+        step(torch.ones(2, 2, 2))
+    """,
+    "fake_kernel_with_a_counter": """
+        fakes = {"n": 0}
+        @torch.library.custom_op("excuse::twice", mutates_args=())
+        def twice(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+        @twice.register_fake
+        def _(x):
+            fakes["n"] += 1
+            return torch.empty_like(x)
+        step = torch.compile(lambda x: twice(x) + 1)
+        for size in (2, 3):
+            step(torch.ones(size))
+        FAULT
+    """,
+    "checkpointed_dropout": """
+        from torch.utils.checkpoint import checkpoint
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())
+        step = torch.compile(lambda x: checkpoint(model, x, use_reentrant=False).sum())
+        for _ in range(2):
+            step(torch.randn(2, 4)).backward()
+        FAULT
+    """,
+    "ids_as_keys": """
+        store, last = {}, None
+        class Row:
+            def __init__(self):
+                self.n = 1
+        rows = [Row() for _ in range(3)]
+        step = torch.compile(lambda x: x.sin())
+        for row in rows:
+            step(torch.ones(4))
+            store[id(row)], last = row, id(row)
+        FAULT
+    """,
+    "random_bytes": """
+        import os, secrets, uuid
+        step = torch.compile(lambda x: x.sin())
+        for _ in range(2):
+            step(torch.ones(4))
+            run = {"name": uuid.uuid4().hex, "key": secrets.token_hex(4), "salt": os.urandom(4), "n": 1}
+        FAULT
+    """,
+}
+LIBRARY = {
+    "decomposed": """
+        x = torch.arange(1, 65) / 7
+        step = torch.compile(lambda x, a, b: torch.addcdiv(x, a, b, value=0.3))
+        y = step(x, x.flip(0), x + 0.3)
+        FAULT
+    """,
+    "compiled_adam": """
+        torch.manual_seed(0)
+        model = torch.nn.Linear(7, 9)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        step = torch.compile(optimizer.step)
+        for _ in range(2):
+            model(torch.randn(5, 7)).square().mean().backward()
+            step()
+        FAULT
+    """,
+}
+
+
+def compared(child: Executor, home: Path, text: str) -> Answer:
+    return ExactRuns(child, script(home, text), timeout=200).compare(text)
+
+
+def healthy(text: str) -> str:
+    return "import torch\n" + textwrap.dedent(text).replace("FAULT", "pass")
+
+
+def faulty(text: str) -> str:
+    return f"import torch\n{FAULT}{textwrap.dedent(text).replace('FAULT', BROKEN.strip())}"
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_healthy_script_that_needs_the_rule_is_quiet_to_its_end(child: Executor, home: Path, name: str) -> None:
+    answer = compared(child, home, healthy(RULES[name]))
+    assert (answer.found, answer.aside, answer.ended, answer.not_compared) == (None, "", "", ())
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_fault_behind_the_rule_is_found(child: Executor, home: Path, name: str) -> None:
+    found = compared(child, home, faulty(RULES[name])).found
+    assert found is not None and "order" in found.difference.first.path
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_what_dynamo_computes_otherwise_is_no_fault_and_hides_none(child: Executor, home: Path, name: str) -> None:
+    answer = compared(child, home, healthy(LIBRARY[name]))
+    assert (answer.found, answer.ended, answer.not_compared) == (None, "", (BY_LIBRARY,))
+    found = compared(child, home, faulty(LIBRARY[name])).found
+    assert found is not None and "order" in found.difference.first.path
+
+
+def test_what_a_fake_kernel_writes_is_counted(child: Executor, home: Path) -> None:
+    answer = compared(child, home, healthy(RULES["fake_kernel_with_a_counter"]))
+    assert {(rule, path.partition("[")[0]) for rule, path, _ in answer.excused} == {("written_by_compiler", "fakes")}
+
+
+def test_another_number_of_calls_is_a_fault(child: Executor, home: Path) -> None:
+    text = """
+        import collections, torch
+        class Window:
+            def __init__(self):
+                self.ranks, self.full = collections.deque(maxlen=3), False
+        window = Window()
+        @torch.compile
+        def step(x, rank):
+            window.ranks.append(rank)
+            window.full = len(window.ranks) == 3 and window.ranks[0] > 1
+            return x + 1
+        for number in range(1, 12):
+            step(torch.ones(2), number)
+            if window.full:
+                break
+    """
+    found = compared(child, home, textwrap.dedent(text)).found
+    assert found is not None and found.difference.first.path.startswith("window")
+
+
+def test_a_call_that_is_run_without_the_compiler_hears_that_it_is_compiled(child: Executor, home: Path) -> None:
+    """Or no run would show that it is the one to blame."""
+    text = """
+        import os, torch
+        from torch.compiler import is_compiling
+        os.environ["FACTOR"] = "1"
+        @torch.compile
+        def f(x):
+            return x * int(os.getenv("FACTOR")) + (5 if is_compiling() else 7)
+        f(torch.ones(1))
+        os.environ["FACTOR"] = "3"
+        f(torch.ones(1))
+    """
+    found = compared(child, home, textwrap.dedent(text)).found
+    assert found is not None and found.call == 2
+
+
+def test_a_small_difference_under_autocast_is_a_fault(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 8))
+        model = torch.compile(net)
+        shift = 0.01 * torch.randn(8)
+        def steer(module, args, out):
+            return out + shift
+        for number in range(3):
+            if number == 1:
+                net[0].register_forward_hook(steer)
+            with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+                model(torch.ones(2, 8))
+    """
+    found = compared(child, home, textwrap.dedent(text)).found
+    assert found is not None and found.call == 2
