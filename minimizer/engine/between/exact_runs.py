@@ -137,10 +137,10 @@ class ExactRuns:
             left_out.append(f"between graphs, what the script holds ({why}): only what calls return was compared")
         for outcome in (eager, compiled):
             if outcome.ending is not Ending.SAME or outcome.exact is None:
-                if outcome is compiled and eager.exact is not None and compiled.exact is not None:
+                if outcome is compiled and eager.exact is not None and not failed_check(compiled):
                     found = self._before_it_ended(text, plan, eager.exact, compiled.exact)
-                    if found is not None and not failed_check(compiled):
-                        return self._answer(found, "", left_out, compiled.exact)
+                    if found is not None:
+                        return self._answer(found, "", left_out, found.compiled)
                 why = _broken(eager, compiled, self._timeout) or f"a run of the script ended early ({outcome.ending})"
                 check = failed_check(outcome) if eager.ending is Ending.SAME else ""
                 return replace(unanswered(why, runs=self.runs), failed_check=check)
@@ -168,9 +168,11 @@ class ExactRuns:
             looks=len(compiled.looks),
         )
 
-    def _before_it_ended(self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog) -> Found | None:
+    def _before_it_ended(
+        self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog | None
+    ) -> Found | None:
         """The confirmed difference before an error of the script's own that only the compiled run meets."""
-        if compiled.calls == 0 or compared(eager, compiled).difference is None:
+        if compiled is None or compiled.calls == 0 or compared(eager, compiled).difference is None:
             return None
         found = self._examined(text, plan, eager, compiled)
         return found if isinstance(found, Found) else None
@@ -303,7 +305,7 @@ class ExactRuns:
 
     def cures(self, text: str, found: Found, plan: dict[str, Any], **change: Any) -> bool:
         """Whether a compiled run with this change to its request sees what eager sees at the look of the difference."""
-        log = self._log(text, {**plan, **change})
+        log = self._log(text, {**plan, "shown": found.shown, **change})
         if log is None:
             return False
         return _agrees(log, found)

@@ -252,3 +252,34 @@ def test_a_small_difference_under_autocast_is_a_fault(child: Executor, home: Pat
     """
     found = compared(child, home, textwrap.dedent(text)).found
     assert found is not None and found.call == 2
+
+
+OTHER = """
+import torch
+{fault}
+def scaled(x, y):
+    return (x + y) * 0.3
+@torch.compiler.substitute_in_graph(scaled)
+def traced(x, y):
+    return {traced}
+step = torch.compile(lambda x, y: scaled(x, y))
+x = torch.arange(40) / 7
+y = step(x, x.flip(0))
+total = y.sum().item()
+{broken}
+"""
+"""A function that Dynamo traces as another one."""
+
+
+def test_other_roundings_of_a_graph_are_shown_and_counted_and_hide_no_fault(child: Executor, home: Path) -> None:
+    text = OTHER.format(fault="", traced="x * 0.3 + y * 0.3", broken="")
+    answer = compared(child, home, text)
+    assert (answer.found, answer.ended) == (None, "")
+    assert {rule for rule, _, _ in answer.excused} == {"other_arithmetic"}
+    behind = compared(child, home, OTHER.format(fault=FAULT, traced="x * 0.3 + y * 0.3", broken=BROKEN)).found
+    assert behind is not None and "order" in behind.difference.first.path
+
+
+def test_a_constant_that_is_wrong_by_little_is_no_other_rounding(child: Executor, home: Path) -> None:
+    found = compared(child, home, OTHER.format(fault="", traced="(x + y) * 0.30002", broken="")).found
+    assert found is not None and found.call == 1
