@@ -72,6 +72,8 @@ class Found:
     """Whether torch's own modules, too, were told that they are compiled where they were not."""
     shown: tuple[int, ...] = ()
     """Calls that ran without the compiler since other arithmetic was shown of them."""
+    modules: tuple[str, ...] = ()
+    """Modules of packages that were looked at like the script's own."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ class ExactRuns:
         self._replay: str | None = None
         """What the script read of the machine in the first eager run, which later ones read again."""
         self._excused: Counter[tuple[str, str]] = Counter()
+        self._modules: tuple[str, ...] = ()
+        """Modules of packages that are looked at like the script's own: those that Dynamo traces."""
         self.runs = 0
 
     def compare(self, text: str) -> Answer:
@@ -117,7 +121,7 @@ class ExactRuns:
 
         Where modules of torch's own compute something else because they are compiled, eager is made to choose like them.
         """
-        self._library = False
+        self._library, self._modules = False, ()
         answer = self._compared(text)
         if answer.found is None or not self._is_by_library(text, answer.found):
             return answer
@@ -148,6 +152,9 @@ class ExactRuns:
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
         seen = compared(eager.exact, compiled.exact)
+        if seen == Comparison() and not self._modules and compiled.exact.packages:
+            self._modules = tuple(compiled.exact.packages)
+            return self._compared(text)
         end = (
             self._examined(text, plan, eager.exact, compiled.exact)
             if seen.difference is not None
@@ -228,7 +235,7 @@ class ExactRuns:
                 return self._ended(seen)
             units = _between(difference)
             if units is None:
-                found = Found(difference, 0, 0, eager, compiled, noise, library=self._library)
+                found = Found(difference, 0, 0, eager, compiled, noise, library=self._library, modules=self._modules)
                 confirmed = self._confirmed(text, plan, found)
                 if confirmed is not None:
                     self._excused.update(seen.excused)
@@ -341,7 +348,10 @@ class ExactRuns:
 
     def _ask(self, requests: Sequence[dict[str, Any]], text: str) -> list[Outcome]:
         self.runs += len(requests)
-        common = {"text": text, "script": str(self._path), "args": [], "library": self._library, "replay": self._replay}
+        common = {
+            "text": text, "script": str(self._path), "args": [], "library": self._library, "replay": self._replay,
+            "modules": self._modules,
+        }  # fmt: skip
         return self._executor.judge([{**common, **request} for request in requests], timeout=self._timeout, op=EXACT)
 
 

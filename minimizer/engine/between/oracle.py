@@ -77,6 +77,7 @@ class ExactOracle:
         self._eager: dict[str, Any] = {"eager": ALL, "library": found.library}
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
+        self._modules = found.modules
         self._slowest = 0.0
 
     def check(self, candidates: Sequence[Source]) -> list[bool]:
@@ -107,7 +108,7 @@ class ExactOracle:
         return (one, two) if one is not None and two is not None else None
 
     def _run(self, requests: Sequence[dict[str, Any]], **fields: Any) -> list[Outcome]:
-        common = {"script": str(self._path), "args": [], "full": CLOSE, **fields}
+        common = {"script": str(self._path), "args": [], "full": CLOSE, "modules": self._modules, **fields}
         outcomes = self._executor.judge(
             [{**common, **request} for request in requests], timeout=trial_timeout(self._slowest), op=EXACT
         ) if requests else []  # fmt: skip

@@ -86,6 +86,8 @@ class ExactLog(_Loose):
     """What functions that the script gave to the compiler wrote while it ran them: paths, each with the function."""
     whole: list[Annotated[str, StringConstraints(max_length=1 << 20)]] = Field(default_factory=list, max_length=10_000)
     """Elements of tensors as float64 in base64, to which ``whole`` of an entry points."""
+    packages: list[Word] = Field(default_factory=list, max_length=200)
+    """Modules of packages whose functions Dynamo traced."""
 
     graph_calls: list[list[Number]] = Field(default_factory=list, max_length=MOST_GRAPHS)
     """For each graph, in order of compilation: the outermost call that made each of its calls."""

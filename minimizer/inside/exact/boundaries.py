@@ -14,12 +14,13 @@ import contextlib
 import functools
 import gc
 import linecache
+import os
 import random
 import sys
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -66,6 +67,7 @@ class Boundaries:
         unseen: counts what is not looked at.
         is_dense: whether the looks are to tell which item of a large container differs, and trust no tensor's version.
         waits: whether the first call of each thread waits for a moment, so that threads meet otherwise than in another run.
+        modules: names of modules of packages whose globals and classes are looked at like the script's own.
         written: what the script prints and the files that it writes; None: they are not looked at.
     """
 
@@ -83,6 +85,7 @@ class Boundaries:
         unseen: Unseen,
         is_dense: bool = False,
         waits: bool = False,
+        modules: Sequence[str] = (),
         written: Written | None = None,
     ) -> None:
         self._is_own, self._is_eager, self._is_full, self._before, self._on_look = (
@@ -97,6 +100,8 @@ class Boundaries:
         """Identities of the code of compiled functions that were called inside of another compiled call."""
         self._looks = self._work = 0
         self._known_modules: set[str] = set()
+        self._further = frozenset(modules)
+        self._further_files: set[str] = set()
         self._own_modules: list[str] = []
         self.calls = self.backwards = 0
         """How many there were, in all threads."""
@@ -283,7 +288,7 @@ class Boundaries:
     ) -> None:
         is_last, is_apart = event["event"] == "end", lane.number > 0
         items = DENSE_ITEMS if self._is_dense else ITEMS
-        look = Look(self._is_own, self._words, self.unseen, items=items, is_last=is_last, is_shared=is_apart)
+        look = Look(self._is_entered, self._words, self.unseen, items=items, is_last=is_last, is_shared=is_apart)
         self._words.begin(is_exact=is_last or self._is_dense)
         if is_full:
             self._looks += 1
@@ -312,7 +317,7 @@ class Boundaries:
     def walk(self) -> dict[str, Entry]:
         """All that can be reached now from the script's globals and from the frames of its functions."""
         with self._lock:
-            look = Look(self._is_own, self._words, self.unseen, items=DENSE_ITEMS, is_last=False, is_shared=False)
+            look = Look(self._is_entered, self._words, self.unseen, items=DENSE_ITEMS, is_last=False, is_shared=False)
             self._words.begin(is_exact=True)
             look.add(self._globals())
             for user in user_frames(sys._getframe(1), self._is_own):
@@ -320,11 +325,17 @@ class Boundaries:
             look.close()
             return look.entries
 
+    def _is_entered(self, file: str) -> bool:
+        return file in self._further_files or self._is_own(file)
+
     def _globals(self) -> list[tuple[str, Any]]:
         """Globals of the script, then of its own modules, as (path, value)."""
-        for name in sys.modules.keys() - self._known_modules:
+        for name in sorted(sys.modules.keys() - self._known_modules):
             self._known_modules.add(name)
-            if self._is_own(str(vars(sys.modules[name]).get("__file__") or "") if _is_module(name) else ""):
+            file = str(vars(sys.modules[name]).get("__file__") or "") if _is_module(name) else ""
+            if name in self._further:
+                self._further_files.add(file)
+            if name in self._further or self._is_own(file):
                 self._own_modules.append(name)
         roots: list[tuple[str, Any]] = []
         for name in ["__main__", *(name for name in self._own_modules if name in sys.modules and name != "__main__")]:
@@ -402,6 +413,10 @@ INSTALLED: set[tuple[int, str]] = set()
 the constant result of ``f`` is ``f_0``."""
 
 
+TRACED: dict[str, None] = {}
+"""Names of the modules whose functions Dynamo has traced, called or inlined; `watch_dynamo` collects them."""
+
+
 COMPILING = [0]
 """How deep in Dynamo's translation of a frame we are."""
 
@@ -412,17 +427,19 @@ def is_compiling() -> bool:
 
 
 def watch_dynamo(during: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> None:
-    """Start counting the frames that Dynamo is given, and noting the globals that it installs while it translates one.
+    """Start counting the frames that Dynamo is given, and noting the globals that it installs while it translates one, and
+    the modules that what it translates is from.
 
     ``during``: the surroundings in which it translates.
     """
-    from torch._dynamo import convert_frame
+    from torch._dynamo import convert_frame, symbolic_convert
 
     original = convert_frame._compile
 
     @functools.wraps(original)
     def compile_(code: types.CodeType, globals: dict[str, object], *args: Any, **kwargs: Any) -> Any:
         COMPILED[0] += 1
+        TRACED[str(globals.get("__name__"))] = None
         before = set(globals)
         COMPILING[0] += 1
         try:
@@ -433,6 +450,38 @@ def watch_dynamo(during: Callable[[], AbstractContextManager[object]] = contextl
             INSTALLED.update((id(globals), name) for name in globals.keys() - before)
 
     convert_frame._compile = compile_
+    inliner: Any = symbolic_convert.InliningInstructionTranslator
+    inline = vars(inliner).get("inline_call")
+    if not isinstance(inline, classmethod):
+        return
+
+    @functools.wraps(inline.__func__)
+    def inline_call(cls: Any, parent: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            TRACED[str(func.get_globals().get("__name__"))] = None
+        except Exception:
+            TRACED.setdefault("")  # not all that is inlined has globals
+        return inline.__func__(cls, parent, func, *args, **kwargs)
+
+    inliner.inline_call = classmethod(inline_call)
+
+
+def traced_packages(is_own: Callable[[str], bool]) -> list[str]:
+    """Names of the modules that Dynamo has traced and that are neither the script's own, nor torch's, nor the language's."""
+    library = os.path.dirname(os.__file__) + os.sep
+    found = []
+    for name in TRACED:
+        file = str(vars(sys.modules[name]).get("__file__") or "") if _is_module(name) else ""
+        is_of_language = file.startswith(library) and "-packages" + os.sep not in file
+        if file and name != "__main__" and not (is_own(file) or is_of_language or name.partition(".")[0] in OURS):
+            found.append(name)
+    return sorted(found)[:MOST_PACKAGES]
+
+
+OURS = ("torch", "minimizer", "inside")
+"""Packages whose modules are never looked at as the script's own."""
+MOST_PACKAGES = 200
+"""Modules of packages that are looked at."""
 
 
 def _nothing() -> None:

@@ -23,7 +23,7 @@ import torch._dynamo.utils
 
 from ..exact.as_dynamo import Optimizers
 from ..exact.as_traced import eager_as_traced
-from ..exact.boundaries import Boundaries, is_compiling, watch_dynamo
+from ..exact.boundaries import Boundaries, is_compiling, traced_packages, watch_dynamo
 from ..exact.checkpointed import draw_again
 from ..exact.compiler_writes import CompilerWrites
 from ..exact.leaves import Entry
@@ -130,6 +130,7 @@ def exact_run(message: Message, channel: Channel) -> None:
         unseen=unseen,
         is_dense=request.full is not None,
         waits=request.moved,
+        modules=request.modules,
         written=printed,
     )
     writes = CompilerWrites(boundaries.walk) if request.written else None
@@ -157,6 +158,7 @@ def exact_run(message: Message, channel: Channel) -> None:
         "seconds": [round(s, 4) for s in boundaries.seconds[:MOST_DELAYS]],
         "unseen": unseen.told(),
         "stacks": unseen.stacks,
+        "packages": traced_packages(is_own),
         "graph_calls": graph_calls,
         "reads": machine.text,
         "resident": _resident(),

@@ -156,6 +156,8 @@ class ExactRequest(Request):
     library: bool = False
     """Whether eager calls choose like compiled ones: torch's own modules and optimizers, too, are told that they are compiled, and
     what Dynamo decomposes is decomposed."""
+    modules: Sequence[str] = ()
+    """Names of modules of packages whose globals and classes are looked at like the script's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
