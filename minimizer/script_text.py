@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from minimizer.errors import Busy, InvalidScript
@@ -67,7 +68,9 @@ def check_script(
     text = script_text(content, filename, max_bytes)
     try:
         if python is not None:
-            _parse_apart(text, python)
+            if not _parse_apart(text, python):
+                with suppress(SyntaxError):  # what it costs to parse is still to be known
+                    _parse_apart(text, Path(sys.executable))
         elif len(text) <= SHORT_CHARS:
             # Parsed and no more: the code of nested try/finally blocks doubles with every level.
             compile(text, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
@@ -114,8 +117,8 @@ def refuse_notebook(content: bytes, filename: str) -> None:
         )
 
 
-def _parse_apart(text: str, python: Path) -> None:
-    """Parse a text in a process of this Python that is bounded; a Python that does not run here says nothing.
+def _parse_apart(text: str, python: Path) -> bool:
+    """Parse a text in a process of this Python that is bounded; False if that Python does not run here.
 
     Raises:
         SyntaxError, ValueError, RecursionError: as `compile` does.
@@ -135,12 +138,12 @@ def _parse_apart(text: str, python: Path) -> None:
     except subprocess.TimeoutExpired:
         raise Busy("This machine has no time to read a long script at the moment. Try again soon.") from None
     except OSError:
-        return
+        return False
     finally:
         _turns.release()
     begun, *said = parser.stdout.splitlines() or [b""]
     if begun != b"parsing":
-        return
+        return False
     match json.loads(said[0] if said else b'["large", "", null]'):
         case "syntax", message, line:
             raise SyntaxError(message, (None, line, None, None))
@@ -149,3 +152,4 @@ def _parse_apart(text: str, python: Path) -> None:
         case "large", message, _:
             limits = f"it takes more than {PARSER_BYTES >> 20} MiB of memory or {PARSER_SECONDS} s; cut data out of it"
             raise MemoryError(message or limits)
+    return True

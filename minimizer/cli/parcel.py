@@ -84,5 +84,8 @@ def _packed(files: dict[str, Path], main: str | None, folder: Path, toolchain: s
 
 
 def _check(content: bytes, name: str, toolchain: str | None) -> None:
-    check = check_script if toolchain is None else script_text
-    check(content, name, max_bytes=len(content))  # how large it may be is for the service to say
+    most = len(content)  # how large it may be is for the service to say
+    if toolchain is None:
+        check_script(content, name, most)
+    else:
+        script_text(content, name, most)

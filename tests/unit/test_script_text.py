@@ -157,3 +157,5 @@ def test_a_python_that_cannot_be_asked_here_says_nothing_of_the_syntax(python: s
     assert check_script(b"x = = 1\n", "a.py", python=Path(python)) == "x = = 1\n"
     with pytest.raises(InvalidScript, match="is empty"):
         check_script(b" ", "a.py", python=Path(python))
+    with pytest.raises(InvalidScript, match="takes more than 512 MiB"):
+        check_script(b"a;" * (MAX_SCRIPT_BYTES // 2), "a.py", python=Path(python))

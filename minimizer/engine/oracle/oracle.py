@@ -58,7 +58,7 @@ OF_ONE_OPERATOR = re.compile(
 )
 """Files of torch with a function for each operator."""
 CALLED = re.compile(r"\b(?:torch\._C(?:\._\w+)?|torch|_VF|F|torch\.nn\.functional|torch\.ops\.\w+)\.(?P<op>[a-z]\w+)\(")
-"""A call of an operator in a line of source."""
+"""A call of an operator in a line of torch's own, which makes no other one on the way."""
 OF_ALL_OPERATORS = re.compile(
     r"torch/(__init__|_ops|_tensor|_VF|functional|overrides|_prims_common/\w+|_dynamo/utils|_inductor/graph)\.py|torch/(nn|fx|utils|_subclasses|_library)/|(?!torch/)"
 )
@@ -153,7 +153,7 @@ def operator_of(error: ExceptionInfo) -> str:
     if (inner := next((name for file, name, _ in reversed(error.frames) if OF_ONE_OPERATOR.match(file)), "")) != "":
         return inner
     file, _, line = error.frames[-1] if error.frames else ("", "", "")
-    called = CALLED.findall(line) if OF_ALL_OPERATORS.match(file) else []
+    called = CALLED.findall(line) if file.startswith("torch/") and OF_ALL_OPERATORS.match(file) else []
     if len(called) == 1:
         return str(called[0])
     kernel = KERNEL.search(message)

@@ -47,7 +47,7 @@ def unparsed_at(text: bytes) -> str:
     """Where and why our own Python cannot parse a script, in words; empty if it can."""
     try:
         ast.parse(text)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         return f"{line}{error.msg if isinstance(error, SyntaxError) else error}"
     return ""
