@@ -204,7 +204,7 @@ def named_in(error: str) -> dict[str, str]:
         config, name, value = match.group("config", "name", "value")
         if config is None and (value is None or name.startswith("torch.")):
             continue
-        for prefix in (config,) if config else (f"{each}." for each in CONFIGS):
+        for prefix in [config] if config else [f"{each}." for each in CONFIGS]:
             if INJECTING not in name:
                 found.setdefault(f"{prefix}{name}", value or "")
     whole = {name: value for name, value in found.items() if name in error}
