@@ -18,7 +18,7 @@ from minimizer.report.examined import Largest
 from minimizer.report.excused import Excused
 from minimizer.report.figures import differences
 from minimizer.report.instances import others
-from minimizer.report.model import OF_PRECISION, Report
+from minimizer.report.model import OF_GRAPHS, Report
 from minimizer.vocabulary import Status
 
 NAME = 11
@@ -45,9 +45,9 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
         layout = " (values equal, memory layout differs)" if failure.get("layout_only") else ""
         lines.append(f"failure    {failure['kind']} in {failure['stage']}{layout}")
     if failure and failure.get("mechanism"):
-        of_precision = failure["mechanism"] in OF_PRECISION
-        said = failure["object"] if of_precision else failure["message"]
-        lines.append(f"{'mechanism ' if of_precision else 'between   '} {failure['mechanism']}: {printable(said, 400)}")
+        of_graph = failure["mechanism"] in OF_GRAPHS
+        said = failure["object"] if of_graph else failure["message"]
+        lines.append(f"{'mechanism ' if of_graph else 'between   '} {failure['mechanism']}: {printable(said, 400)}")
     lines += [
         f"culprit    {_culprit(culprit)}" for culprit in report.get("culprits") or () if culprit.get("root", True)
     ]

@@ -10,7 +10,7 @@ from minimizer.engine.survey.cases import Settled
 from minimizer.report.culprit import Source
 from minimizer.report.excused import left_open, merged
 from minimizer.report.model import Failure, Report, Reproducibility, ScriptError
-from minimizer.vocabulary import Reason, Status, counted
+from minimizer.vocabulary import Reason, Stage, Status, counted
 
 
 def end(report: Report, status: Status, reason: Reason, summary: str) -> None:
@@ -43,7 +43,10 @@ def settle(found: Settled, exact: Answer, journal: Journal) -> None:
         report.failure = Failure(
             kind=found.kind,
             exception_type=error.root_type if error else None,
-            message=error.root_message[:2000] if error else found.summary,
+            stage=found.cache.stage if found.cache else Stage.UNKNOWN,
+            mechanism="stale_cache" if found.cache else None,
+            object=found.cache.name if found.cache else "",
+            message=error.root_message[:2000] if error else found.cache.message if found.cache else found.summary,
             traceback=journal.stack(found.stack),
             signature=exception_signature(found.kind, error).text,
             layout_only=found.layout_only,

@@ -250,8 +250,8 @@ def verdict_sentence(report: Report) -> str:
         "wrong_metadata": "gives a result of the wrong kind",
     }[failure.kind]
     sentence = f"torch.compile ({failure.stage}) {what}: {operators}{where}."
-    if failure.of_precision:
-        sentence = f"torch.compile ({failure.stage}) {failure.of_precision}: {operators}{where} ({failure.object})."
+    if failure.of_graph:
+        sentence = f"torch.compile ({failure.stage}) {failure.of_graph}: {operators}{where} ({failure.object})."
     if failure.layout_only:
         sentence = f"Values equal, memory layout differs: torch.compile ({failure.stage}) gives other strides for {operators}{where}."
     if failure.stage is Stage.CUSTOM_OP:

@@ -34,7 +34,7 @@ from minimizer.engine.secondary import Found, other_roots
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.runs import FLAKY_RUNS
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
-from minimizer.engine.window_search import Unreduced, WindowSearch, accepted
+from minimizer.engine.window_search import Unreduced, Vanishes, WindowSearch, accepted
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Reason, Stage, Status, Step, counted
@@ -52,7 +52,7 @@ class Search:
     """The search for a repro of one ``case``, judged in trials of ``executor``.
 
     ``script``: the user's, ``source`` its text. ``target``: the root to reduce, as `localize` takes it.
-    ``jobs``: trials in parallel.
+    ``jobs``: trials in parallel. ``vanishes``: as `WindowSearch` has it.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Search:
         source: str,
         target: str | None,
         jobs: int,
+        vanishes: Vanishes = lambda: None,
     ) -> None:
         self._script = script
         self._case, self._journal, self._jobs = case, journal, jobs
@@ -72,7 +73,7 @@ class Search:
         self._trains = BACKWARD.search(source) is not None
         self._report = journal.report
         self._oracle = Oracle(executor, case.survey, accepted(case.signature), case.tolerance)
-        self._windows = WindowSearch(case, self._oracle, journal, target)
+        self._windows = WindowSearch(case, self._oracle, journal, target, vanishes)
         self._writer = Writer(case, self._oracle, journal)
         pace, kind = journal.clock.pace, case.signature.kind
         self._to_finish, self._to_verify = partial(to_finish, pace, kind), partial(to_verify, pace, kind)

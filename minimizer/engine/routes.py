@@ -29,7 +29,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.reserve import BLAME_SHARE, to_verify
 from minimizer.engine.script_search import MadeScript, PythonLevel
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled
+from minimizer.engine.survey.cases import AOT_CACHE, INDUCTOR_CACHE, Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import of_caches, unexamined
 from minimizer.engine.window_search import Unreduced
@@ -38,7 +38,7 @@ from minimizer.options import Options
 from minimizer.report.examined import Attempt, Between, Checked
 from minimizer.report.excused import excused, merged
 from minimizer.report.model import OF_THE_FAULT, Failure, Report, Reproducibility, Workaround
-from minimizer.vocabulary import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 T = TypeVar("T")
 
@@ -76,6 +76,9 @@ class Routes:
     exact: Answer = NO_ANSWER
     """The answer of the exact runs."""
     tried: list[Attempt] = field(default_factory=list)
+    _stale: Settled | None = None
+    """The verdict on a failure that was seen to need the compiler's caches."""
+    _has_asked_caches: bool = False
 
     @property
     def report(self) -> Report:
@@ -84,15 +87,15 @@ class Routes:
     def follow(self, found: Case | ScriptCase) -> Made | Settled:
         """The first repro that a route leads to; else the verdict."""
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
+        if self._stale is not None:  # runs of a smaller script have no caches: none would fail
+            return self._stale
         is_open = isinstance(end, Settled) and end.status is not Status.HEALTHY
         is_steady = isinstance(end, Settled) and end.reason is not Reason.NONDETERMINISTIC
         if not isinstance(end, Settled) or not (is_open and is_steady and self._is_one_process):
             return end
         otherwise = end
         made = self._tried("the script at the Python level", lambda: self._by_script(otherwise))
-        if made is None and isinstance(found, Case) and found.is_cached:
-            return self._of_caches(found, otherwise)
-        return made or otherwise
+        return made or (self._needs_caches(found) if isinstance(found, Case) else None) or otherwise
 
     @property
     def _is_one_process(self) -> bool:
@@ -190,18 +193,27 @@ class Routes:
             return found if isinstance(found, Case) else None
         return None
 
-    def _of_caches(self, case: Case, otherwise: Settled) -> Settled:
-        """The verdict on a failure of a run with compiler caches, after further runs show whether it needs them."""
+    def _needs_caches(self, case: Case) -> Settled | None:
+        """The verdict on a failure that needs the compiler's caches, by runs with and without them; None if it does not.
+
+        Asked once: the answer is the same for every graph of the script.
+        """
+        if not case.is_cached or self._has_asked_caches:
+            return self._stale
+        self._has_asked_caches = True
         surveys = self.triage.surveys
         surveys.pass_by(())
         with suppress(BudgetExceeded, ChildFailed):
-            if surveys.fails_again(case) is False and surveys.fails_again(case, caches=True):
-                self.report.workaround = Workaround(
-                    code=WITHOUT_CACHES, verified=True, where="behind the imports", what=COMPILES_ANEW
-                )
-                end = replace(otherwise, kind=case.signature.kind, exception=case.exception)
-                return of_caches(end, is_warm=case.is_warm)
-        return otherwise
+            if surveys.fails_again(case) is not False or not surveys.fails_again(case, caches=True):
+                return None
+            is_inductor = surveys.fails_again(case, caches="inductor")
+            name, stage = (INDUCTOR_CACHE, Stage.INDUCTOR) if is_inductor else (AOT_CACHE, Stage.AOT_AUTOGRAD)
+            self.report.workaround = Workaround(
+                code=WITHOUT_CACHES, verified=True, where="behind the imports", what=COMPILES_ANEW
+            )
+            end = Settled(Status.PARTIAL, None, "", case.checked, kind=case.signature.kind, exception=case.exception)
+            self._stale = of_caches(end, Cache(name, stage, case.message), is_warm=case.is_warm)
+        return self._stale
 
     def _by_script(self, otherwise: Settled) -> Made | None:
         level = self._python_level()
@@ -269,6 +281,7 @@ class Routes:
             source=self.script.read_text(errors="replace"),
             target=self.options.target,
             jobs=self.jobs,
+            vanishes=partial(self._needs_caches, case),
         )
 
     def _python_level(self, made: MadeScript | None = None) -> PythonLevel:

@@ -6,6 +6,7 @@ suspect, a difference that a jump may have made of legal rounding, is asked part
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from minimizer.errors import ChildFailed, Unanswered
 from minimizer.report.culprit import Layer
 from minimizer.vocabulary import Kind, Reason, Status
 
+Vanishes = Callable[[], Settled | None]
+
 
 class Unreduced(Exception):
     """The search found no window that fails in isolation; ``settled`` is the verdict."""
@@ -32,10 +35,17 @@ class Unreduced(Exception):
 
 
 class WindowSearch:
-    """The search for a window of one ``case``; ``target``: the root to find, as `localize` takes it."""
+    """The search for a window of one ``case``; ``target``: the root to find, as `localize` takes it.
 
-    def __init__(self, case: Case, oracle: Oracle, journal: Journal, target: str | None) -> None:
+    ``vanishes``: asked once the graph was seen not to fail by itself, before other forms of it are tried; gives the verdict if it
+    knows why.
+    """
+
+    def __init__(
+        self, case: Case, oracle: Oracle, journal: Journal, target: str | None, vanishes: Vanishes = lambda: None
+    ) -> None:
         self._case, self._oracle, self._journal, self._target = case, oracle, journal, target
+        self._vanishes = vanishes
         self._report = journal.report
 
     def find(self) -> Checkpoint:
@@ -49,6 +59,8 @@ class WindowSearch:
         if case.otherwise is not None:
             return self._confirm(program, case.otherwise)
         located = self._confirmed(program)
+        if located is None and (settled := self._vanishes()) is not None:
+            raise Unreduced(settled)
         if located is None and (weighted := self._weighted(program)) is not None:
             program = weighted
             located = self._confirmed(program)

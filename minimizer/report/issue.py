@@ -78,7 +78,7 @@ def _words(report: Report) -> Iterator[str]:
     assert failure is not None
     operators = dict.fromkeys(op.partition(".")[2] for c in report.roots for op in c.operators)
     yield from [re.sub(r"\W", "", op) for op in operators if op][:MOST_SEARCHED]
-    if failure.of_precision:
+    if failure.of_graph:
         yield "precision"
         return
     if failure.mechanism is not None:

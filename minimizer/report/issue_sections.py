@@ -227,8 +227,8 @@ def without_paths(text: str) -> str:
 
 
 def _does(failure: Failure) -> str:
-    if failure.of_precision:
-        return failure.of_precision
+    if failure.of_graph:
+        return failure.of_graph
     if failure.mechanism is not None:
         return MECHANISMS[failure.mechanism].format(what=failure.object or "what it was compiled for")
     return OTHER_LAYOUT if failure.layout_only else DOES[failure.kind]

@@ -23,12 +23,13 @@ class Reproducibility(Part):
 
 Mechanism = Literal[
     "lost_mutation", "stale_guard", "leaked_state", "wrong_order", "skipped_handler", "missed_hook", "late_read", "wrong_constant",
-    "dropped_cast", "other_precision",
+    "dropped_cast", "other_precision", "stale_cache",
 ]  # fmt: skip
-"""How a fault that no graph shows came about; or one of a graph that passes for rounding otherwise."""
-OF_PRECISION: Mapping[str, str] = {
+"""How a fault that no graph shows came about; or one of a graph: of precision, which passes for rounding otherwise, or of a cache."""
+OF_GRAPHS: Mapping[str, str] = {
     "dropped_cast": "drops a cast that the program asks for",
     "other_precision": "computes in a narrower dtype than eager",
+    "stale_cache": "takes what it compiled for another call from a cache",
 }
 """The mechanisms of faults that a graph shows, and what compiled code does there."""
 
@@ -44,21 +45,23 @@ class Failure(Part):
         "or a hang the stacks of all threads. At most about 60 lines; `traceback.txt` has all where there are more.",
     )
     signature: str = ""
-    mechanism: Mechanism | None = Field(None, description="How a fault between graphs, or of precision, came about.")
+    mechanism: Mechanism | None = Field(
+        None, description="How a fault between graphs, of precision or of a cache came about."
+    )
     object: str = Field("", description="What is otherwise with the compiler, where the mechanism is known.")
     source: Source | None = Field(None, description="The call after which that is seen.")
     layout_only: bool = Field(False, description="All values are equal, and only strides differ.")
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
 
     @property
-    def of_precision(self) -> str:
-        """What compiled code does, if it is a fault of precision; else empty."""
-        return OF_PRECISION.get(self.mechanism or "", "")
+    def of_graph(self) -> str:
+        """What the compiler does, if it is a fault of a graph whose mechanism is known; else empty."""
+        return OF_GRAPHS.get(self.mechanism or "", "")
 
     @property
     def is_between_graphs(self) -> bool:
         """Whether it is one that no graph shows, and whose mechanism is known."""
-        return self.mechanism is not None and not self.of_precision
+        return self.mechanism is not None and not self.of_graph
 
 
 class ScriptError(Part):

@@ -52,7 +52,7 @@ def comment(
     what = ("the backward of " if is_behind else "") + subject(culprits)
     sentences = [
         f"torch.compile {_verdict(failure).format(what=what)}{where}.",
-        *([f"It {failure.of_precision}: {failure.object}."] if failure.of_precision else []),
+        *([f"It {failure.of_graph}: {failure.object}."] if failure.of_graph else []),
         *([details["disputed"]] if "disputed" in details else []),
         *_origin(culprits),
         f"torch {torch}, {device}; {often}.",

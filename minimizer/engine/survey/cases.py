@@ -17,7 +17,7 @@ from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program
 from minimizer.report.excused import Excused
-from minimizer.vocabulary import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 LAYOUT = re.compile(r"\bstrides?\b|is_contiguous|memory_format")
 """Words in the message or source line of a check of memory layout."""
@@ -87,6 +87,18 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Cache:
+    """A cache of the compiler that a failure needs: its name, the stage that it belongs to, and what the failing call showed."""
+
+    name: str
+    stage: Stage
+    message: str
+
+
+AOT_CACHE, INDUCTOR_CACHE = "AOTAutograd's cache", "the cache of Inductor's graphs"
+
+
+@dataclass(frozen=True)
 class Settled:
     """A verdict, without a graph to reduce; ``kind``: that of a failure which some of ``runs`` showed, if any."""
 
@@ -96,6 +108,8 @@ class Settled:
     checked: protocol.Checked = field(default_factory=protocol.Checked)
     kind: Kind | None = None
     exception: ExceptionInfo | None = None
+    cache: Cache | None = None
+    """The cache of the compiler that the failure needs."""
     notes: tuple[str, ...] = ()
     excused: tuple[Excused, ...] = ()
     """What our side excused on the way to this verdict, beside what ``checked`` has of the runs."""

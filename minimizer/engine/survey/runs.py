@@ -191,7 +191,7 @@ class Surveys:
         """Whether a run was stopped for want of time; its own clock starts a little later than ours."""
         return finished.stopped and (finished.seconds or 0.0) + START_SECONDS >= self._limits.patience
 
-    def next(self, *, caches: bool = False) -> Survey:
+    def next(self, *, caches: bool | str = False) -> Survey:
         """A run that compares the next calls of the coverage plan; with several ranks, those of the next rank.
 
         ``caches``: let it read and write the compiler's caches on disk. The compile times of the first run that ends
@@ -269,7 +269,7 @@ class Surveys:
             "passed_by": self._passed_by, "caches": False,
         }  # fmt: skip
 
-    def fails_again(self, case: Case, *, caches: bool = False) -> bool | None:
+    def fails_again(self, case: Case, *, caches: bool | str = False) -> bool | None:
         """Run the script once more, at low priority; whether it fails in the same way.
 
         ``caches``: as in `next`. None if it was stopped before that was decided: it has less of the machine than the

@@ -13,7 +13,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.oracle import OOM_SIGNALS
-from minimizer.engine.survey.cases import ScriptCase, Settled, line_of, message_of, signal_name
+from minimizer.engine.survey.cases import Cache, ScriptCase, Settled, line_of, message_of, signal_name
 from minimizer.errors import GraphTooLarge, WorkerTrouble
 from minimizer.report.excused import excused
 from minimizer.vocabulary import Kind, Reason, Status, counted
@@ -168,7 +168,7 @@ def nothing_compiled(
     return Settled(Status.FAILED, Reason.NOTHING_COMPILED, told, checked or protocol.Checked(), exception=error)
 
 
-def of_caches(otherwise: Settled, *, is_warm: bool) -> Settled:
+def of_caches(otherwise: Settled, cache: Cache, *, is_warm: bool) -> Settled:
     """The verdict on a failure that needs the compiler's caches, and goes away in runs that compile all graphs.
 
     ``is_warm``: it needs the cache that an earlier, healthy run has left.
@@ -182,8 +182,9 @@ def of_caches(otherwise: Settled, *, is_warm: bool) -> Settled:
         otherwise,
         status=Status.PARTIAL,
         reason=Reason.UNEXPLAINED,
-        summary="The script is right when it is compiled, and fails when its graphs are taken from the compiler's caches on disk, "
-        f"{left}. No repro was made: {missing}. TORCHINDUCTOR_FX_GRAPH_CACHE=0 and TORCHINDUCTOR_AUTOGRAD_CACHE=0 switch these caches off.",
+        cache=cache,
+        summary=f"The script is right when it is compiled, and fails when its graphs are taken from {cache.name}, {left}: "
+        f"{cache.message}. No repro was made: {missing}. TORCHINDUCTOR_FX_GRAPH_CACHE=0 and TORCHINDUCTOR_AUTOGRAD_CACHE=0 switch these caches off.",
     )
 
 

@@ -183,8 +183,8 @@ class SurveyRequest(Switched):
     """Graph and call from an earlier run at which to hold before compiled code gets there (for a crash); see `Holder`."""
     passed_by: Sequence[int] = ()
     """Numbers of graphs whose calls are not compared."""
-    caches: bool = False
-    """Whether the compiler's on-disk graph caches are read and written."""
+    caches: bool | str = False
+    """Whether the compiler's on-disk graph caches are read and written; ``inductor``: only those of Inductor."""
     tolerance: dict[str, float] | None
     """The script's own tolerance, which then decides; None: the referee's rules."""
     layout: bool = False

@@ -23,7 +23,7 @@ from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.program.regions import Region
 from minimizer.engine.routes import Made, Routes, checked_of, unanswered
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled
+from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.verdicts import unexamined
 from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
@@ -311,8 +311,8 @@ def test_route_that_is_cut_short_is_noted(routes: Routes, monkeypatch: pytest.Mo
 class Reruns:
     """A triage of a script whose later runs fail or not, with the compiler's caches and without."""
 
-    def __init__(self, cold: bool | None, warm: bool | None) -> None:
-        self._ends = {False: cold, True: warm}
+    def __init__(self, cold: bool | None, warm: bool | None, in_inductor: bool = False) -> None:
+        self._ends, self._in_inductor = {False: cold, True: warm}, in_inductor
         self.surveys, self._passed_by = self, list[int]()
 
     def without(self, graphs: list[int]) -> Settled:
@@ -322,8 +322,10 @@ class Reruns:
     def pass_by(self, graphs: Sequence[int]) -> None:
         self._passed_by = [*graphs]
 
-    def fails_again(self, case: Case, *, caches: bool = False) -> bool | None:
-        return self._ends[caches] if case.graph not in self._passed_by else False
+    def fails_again(self, case: Case, *, caches: bool | str = False) -> bool | None:
+        if caches == "inductor":
+            return self._in_inductor
+        return self._ends[bool(caches)] if case.graph not in self._passed_by else False
 
 
 @pytest.mark.parametrize(
@@ -348,6 +350,28 @@ def test_caches_are_blamed_where_the_script_fails_with_them_alone(
     assert (end.kind is Kind.WRONG_OUTPUT) == is_of_caches
     workaround = routes.report.workaround
     assert (workaround is not None and workaround.verified) == is_of_caches
+
+
+@pytest.mark.parametrize(
+    ("in_inductor", "stage", "name"),
+    [(False, Stage.AOT_AUTOGRAD, "AOTAutograd's cache"), (True, Stage.INDUCTOR, "the cache of Inductor's graphs")],
+)
+def test_the_cache_to_blame_is_named_before_other_ways_are_tried(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, in_inductor: bool, stage: Stage, name: str
+) -> None:
+    routes.triage = cast(Any, Reruns(False, True, in_inductor))
+    case = replace(failing(0, 0), is_cached=True, message="output: value: expected -1.48, got -2.18")
+
+    def vanishing(case: Case) -> Settled:
+        return routes._needs_caches(case) or pytest.fail("not asked")
+
+    monkeypatch.setattr(routes, "_by_graph_or_verdict", vanishing)
+    end = routes.follow(case)
+
+    assert [what for what, _ in words(routes)] == ["graph 0, with the exact inputs of its call 1"]
+    assert isinstance(end, Settled)
+    assert end.cache == Cache(name, stage, case.message)
+    assert name in end.summary and "expected -1.48, got -2.18" in end.summary
 
 
 @pytest.mark.parametrize(
