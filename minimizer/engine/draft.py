@@ -86,6 +86,8 @@ class Writer:
         details = details_of(program, outcome, self._case.tolerance)
         if signature.kind is Kind.HANG and signature.where:
             details["stuck_in"] = signature.where.rpartition(":")[2]
+        if signature.kind is Kind.CRASH and (raised := self._oracle.raised_in_eager(program)):
+            details["eager_error"] = raised
         return details
 
     def _disputed(self, program: Program, measured: Measured) -> str | None:

@@ -319,6 +319,14 @@ CASES = {
         (*PASS_SETUP, PASS.format("os.kill(os.getpid(), 11)"), USE_PASS),
         details={"signal": "SIGSEGV"},
     ),
+    "crash_where_eager_raises": Case(
+        Kind.CRASH,
+        ["torch.ones(2)", "torch.tensor([5])"],
+        [("torch.take", (X, Y))],
+        "expected exit status 0, actual -11",
+        (*PASS_SETUP, PASS.format("os.kill(os.getpid(), 11)"), USE_PASS),
+        details={"signal": "SIGSEGV", "eager_error": "IndexError"},
+    ),
     "hang": Case(
         Kind.HANG,
         ["torch.ones(2)"],

@@ -28,6 +28,7 @@ _WAITS = re.compile(
 _GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
 _ESCAPE = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U00(?:0[0-9a-f]|10)[0-9a-f]{4}")
 _OURS = "minimizer/inside/"
+_LAST_WORDS = re.compile(r"^terminate called|^libc\+\+abi|\bAssertion .* failed|index out of bounds")
 _LIBRARY = re.compile(
     r".*/(?:site-packages|dist-packages)/(.+)"
     r"|.*/(torch/(?:_\w+|fx|nn|autograd|utils|distributed|export)/.+)"  # torch built from source
@@ -49,6 +50,9 @@ class Frame:
         """A name that is equal in all processes: without the user's file, which trials run from another path."""
         return f"{'' if self.is_users else self.file}:{self.function}"
 
+
+MOST_WORDS = 300
+"""Characters of a process's last words that are told."""
 
 Stack = tuple[Frame, ...]
 """Outermost frame first."""
@@ -163,3 +167,13 @@ def _frame(path: str, line: str, function: str) -> Frame:
     if _GENERATED.fullmatch(name):
         return Frame("<generated>", function[:200], number, False)
     return Frame(name, function[:200], number, True)
+
+
+def last_words(log: str) -> str:
+    """What a process wrote right before it died by a signal, such as C++'s ``what()``, in a line; empty if it wrote nothing.
+
+    Only what C++ writes counts as such: the script's own output may end in anything.
+    """
+    lines = [line.strip() for line in log.partition("Fatal Python error")[0].splitlines() if line.strip()]
+    at = next((index for index, line in enumerate(lines) if _LAST_WORDS.search(line)), len(lines))
+    return "; ".join(lines[at:])[:MOST_WORDS]

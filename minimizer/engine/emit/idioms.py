@@ -10,6 +10,7 @@ the machine, configuration included, goes inside ``try``.
 from __future__ import annotations
 
 import ast
+import builtins
 import math
 import signal
 import textwrap
@@ -285,7 +286,16 @@ def _crash(subject: Subject) -> str:
     chosen = f'{fn} = {subject.eager} if "eager" in sys.argv else {subject.compiled}'
     child = [*subject.settings, *subject.inputs, chosen]
     call = f'print("eager returns" if {fn} is {subject.eager} else "compiled returns", {subject.run(fn)})'
+    raised = subject.details.get("eager_error")
+    if raised is not None:  # compiled code may raise it too: only the signal is the bug
+        call = f"try:\n{_block(call)}except {_raised(raised)} as error:\n    print(type(error).__name__, error)"
     return f"if len(sys.argv) == 1:\n{_block(parent)}\n" + "\n".join([*child, call]) + "\n"
+
+
+def _raised(name: str) -> str:
+    """The class by which an exception of this name is caught: its own if it is built in."""
+    known = getattr(builtins, name, None)
+    return name if isinstance(known, type) and issubclass(known, Exception) else "Exception"
 
 
 def _hang(subject: Subject) -> str:

@@ -373,8 +373,16 @@ class Oracle:
 
     def operators(self, program: Program) -> list[str]:
         """The aten operators, as packet names, that a program runs in eager."""
+        return self._observed(program).ops
+
+    def raised_in_eager(self, program: Program) -> str:
+        """The name of the exception that a program raises in eager, without its module; empty if it returns."""
+        error = self._observed(program).exception
+        return error.type.rpartition(".")[2] if error is not None else ""
+
+    def _observed(self, program: Program) -> Outcome:
         (outcome,) = self.executor.judge([self.request(program)], timeout=self.timeout, op="observe")
-        return outcome.ops
+        return outcome
 
     @property
     def timeout(self) -> float:

@@ -53,7 +53,8 @@ class Unended:
         if held is None:
             by_signal = unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH, stack=dump)
             return ScriptCase(by_signal if place is not None else not_runnable(survey, "with the compiler"))
-        message = f"the process died by {signal_name(survey.signal)}"
+        words = stacks.last_words(survey.log)
+        message = f"the process died by {signal_name(survey.signal)}{f': {words}' if words else ''}"
         return replace(self._holding.case(held, signature=signature), message=message, dump=dump)
 
     def _uncompared(self, survey: Survey, signal: int) -> Case | ScriptCase | Settled | None:

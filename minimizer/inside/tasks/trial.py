@@ -21,7 +21,7 @@ import torch._inductor.config
 
 from ..compiler import subsystems
 from ..compiler.operators import Operators
-from ..failures import LOST, device_error
+from ..failures import LOST, describe, device_error
 from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..referee import referee, steadiness
@@ -50,12 +50,19 @@ def judge(message: Message, channel: Channel) -> None:
 
 
 def observe(message: Message, channel: Channel) -> None:
-    """Task of a forked child: answer with the aten operators (packet names, in order) that a candidate runs in eager, up to an error."""
+    """Task of a forked child: answer with the aten operators (packet names, in order) that a candidate runs in eager, up to an error.
+
+    The outcome has that error.
+    """
     request = TrialRequest.read(message)
     function, inputs = Trial(request, channel).load()
-    with contextlib.suppress(Exception), Operators() as operators, torch.set_grad_enabled(request.grad):
-        function(*inputs)
-    channel.send(Outcome(Ending.SAME, ops=operators.seen))
+    raised = None
+    with Operators() as operators, torch.set_grad_enabled(request.grad):
+        try:
+            function(*inputs)
+        except Exception as error:
+            raised = describe(error)
+    channel.send(Outcome(Ending.SAME, exception=raised, ops=operators.seen))
 
 
 class Trial:

@@ -82,6 +82,7 @@ class Comparer:
             expected = call.run(call.function)
         except Exception as error:
             self._lost.end_if(error)
+            self._line.phase("run", graph, number)  # compiled code may end the process where eager raises
             actual = compiled(*args)
             self._told.missing.append(Missing(graph.index, number, describe(error)))
             graph.obstacle = f"eager cannot run it on copies of its inputs: {type(error).__name__}: {error}"

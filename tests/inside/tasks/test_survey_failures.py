@@ -261,6 +261,36 @@ def test_a_crash_when_compiled_code_runs_is_held_before_it(triage: Any) -> None:
     found.survey.close()
 
 
+def test_a_crash_where_eager_raises_is_held_at_its_call(triage: Any) -> None:
+    """A server that catches what eager raises, and whose compiled code ends the process there."""
+    found = triage(
+        """
+        import os
+        import torch
+
+        def trusting(gm, example):
+            def run(rows, ids):
+                if ids.max() >= len(rows):
+                    os.write(2, b"Assertion `id < rows' failed\\n")
+                    os.abort()
+                return gm(rows, ids)
+            return run
+
+        look_up = torch.compile(lambda rows, ids: rows[ids], backend=trusting)
+        for ids in ([0, 1], [1, 4]):
+            try:
+                look_up(torch.ones(2), torch.tensor(ids))
+            except IndexError:
+                pass
+        """
+    )
+    assert isinstance(found, Case)
+    assert (found.signature.kind, found.signature.signal) == (Kind.CRASH, signal.SIGABRT)
+    assert (found.graph, found.call) == (0, 1)
+    assert "failed" in found.message
+    found.survey.close()
+
+
 def test_a_crash_of_generated_code_is_held(triage: Any) -> None:
     """Inductor's own switch: the kernel fails a check of its own and takes the process down or raises."""
     found = triage(RELU_BUG.format("runtime_error") + "import torch\ntorch.compile(torch.relu)(torch.ones(3))\n")

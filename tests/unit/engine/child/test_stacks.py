@@ -17,6 +17,7 @@ from minimizer.engine.child.stacks import (
     culprit,
     is_compiling,
     is_waiting,
+    last_words,
     parse,
     readable,
 )
@@ -229,3 +230,13 @@ def test_waiting_for_who_holds_a_lock_of_the_cache_is_no_hang_at_once(file: str)
 def test_compiling() -> None:
     assert is_compiling(stack("mine.py:main", "torch/_dynamo/convert_frame.py:_compile"))
     assert not is_compiling(stack("mine.py:main", "torch/_dynamo/eval_frame.py:_fn", "mine.py:train"))
+
+
+def test_the_last_words_of_a_process_are_what_its_runtime_wrote_and_not_the_script() -> None:
+    aborted = (
+        "step 3 loss 0.5\nterminate called after throwing an instance of 'std::runtime_error'\n"
+        "  what():  index out of bounds: 0 <= tmp7 < 4L\nFatal Python error: Aborted\n\nThread 0x1 (most recent call first):\n"
+    )
+    said = "terminate called after throwing an instance of 'std::runtime_error'; what():  index out of bounds: 0 <= tmp7 < 4L"
+    assert last_words(aborted) == said
+    assert last_words("step 3 loss 0.5\nFatal Python error: Segmentation fault\n") == ""
