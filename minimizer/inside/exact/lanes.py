@@ -79,7 +79,8 @@ class Lanes:
         return lane.child() if lane is not None else None
 
     def _watch_threads(self) -> None:
-        original = threading.Thread.start
+        kind: Any = threading.Thread
+        original = kind.start
 
         @functools.wraps(original)
         def start(thread: threading.Thread) -> None:
@@ -87,7 +88,7 @@ class Lanes:
                 self._started[id(thread)] = weakref.ref(thread), self._child()
             original(thread)
 
-        threading.Thread.start = start  # type: ignore[method-assign, assignment]
+        kind.start = start
 
     def _watch_tasks(self) -> None:
         pool: Any = concurrent.futures.ThreadPoolExecutor

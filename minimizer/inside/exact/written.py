@@ -27,6 +27,8 @@ MOST_PRINTED = 64 << 20
 """Bytes of what is printed that are looked at."""
 MOST_FILES, MOST_BYTES, MOST_PICKLED = 5000, 1 << 30, 4 << 20
 """Files that are looked at, bytes of all of them, and bytes of a pickle that is looked into."""
+TEMPORARY = "tmp" + os.sep
+"""The folder for temporary files, whose names are chance: those are compared by what is in them."""
 CACHES = ("__pycache__", ".triton", "torchinductor", ".cache", "torch_compile_debug")
 """How folders begin whose files are the compiler's or the interpreter's."""
 MEMO = ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "FRAME", "PROTO")
@@ -52,7 +54,7 @@ class Written:
         if size > MOST_PRINTED:
             unseen.add(PRINTED, f"{size} bytes")
         _add_text(look, PRINTED_TEXT, os.pread(self._printed, MOST_PRINTED, 0).decode("utf-8", "replace"))
-        left = MOST_BYTES
+        left, unnamed = MOST_BYTES, list[str]()
         for name, stamp in _files(self._room) if self._room else ():
             if self._before.get(name) == stamp:
                 continue
@@ -63,7 +65,12 @@ class Written:
                 look.put(path, {"type": "file", "length": str(stamp[0])})
                 continue
             with contextlib.suppress(OSError), open(os.path.join(str(self._room), name), "rb") as file:
-                _add_file(look, path, file.read(), unseen)
+                if name.startswith(TEMPORARY):
+                    unnamed.append(_hash_of(file.read()))
+                else:
+                    _add_file(look, path, file.read())
+        told = hashed(" ".join(sorted(unnamed)).encode())
+        look.put(f"{FILES_WRITTEN}[{TEMPORARY!r}]", {"type": "files", "length": str(len(unnamed)), "value": told})
 
     def give_back(self) -> None:
         """Print what was collected, and collect no more."""
@@ -109,7 +116,7 @@ def _add_text(look: Look, path: str, text: str) -> None:
     look.hold(path, lambda place: f"{path}[{place}]", lines)
 
 
-def _add_file(look: Look, path: str, raw: bytes, unseen: Unseen) -> None:
+def _add_file(look: Look, path: str, raw: bytes) -> None:
     entry: Entry = {"type": "file", "length": str(len(raw))}
     if zipfile.is_zipfile(io.BytesIO(raw)):
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from children import script
 
-from minimizer.engine.between.exact_runs import BY_LIBRARY, Answer, ExactRuns
+from minimizer.engine.between import difference
+from minimizer.engine.between.exact_runs import ALL, BY_LIBRARY, Answer, ExactRuns
 from minimizer.engine.child.executor import Executor
 
 LOST = """
@@ -125,8 +126,71 @@ HOOK_LEFT_OUT = """
     for rows in (2, 3):
         f(torch.ones(rows))
 """
+IN_A_POOL = """
+    import os, torch
+    from concurrent.futures import ThreadPoolExecutor
+    os.environ["FACTOR"] = "1"
+    f = torch.compile(lambda x: x * int(os.getenv("FACTOR", "0")))
+    with ThreadPoolExecutor(2) as pool:
+        first = list(pool.map(f, torch.ones(3, 2)))
+        os.environ["FACTOR"] = "5"
+        second = [pool.submit(f, torch.ones(2)).result().sum().item()]
+    del first, second
+"""
+IN_A_THREAD = """
+    import os, threading, torch
+    os.environ["FACTOR"] = "1"
+    f = torch.compile(lambda x: x * int(os.getenv("FACTOR", "0")))
+    for factor in "15":
+        os.environ["FACTOR"] = factor
+        thread = threading.Thread(target=f, args=(torch.ones(2),))
+        thread.start()
+        thread.join()
+"""
+INSIDE_A_BACKWARD = """
+    import os, torch
+    os.environ["RATE"] = "1"
+    w = torch.nn.Parameter(torch.ones(3))
+    @torch.compile
+    def step(p):
+        return p.detach() - p.grad * int(os.getenv("RATE"))
+    def hook(p):
+        p.data = step(p)
+        p.grad = None
+    w.register_post_accumulate_grad_hook(hook)
+    for i in range(4):
+        if i == 2:
+            os.environ["RATE"] = "3"
+        (w * w).sum().backward()
+"""
+BESIDE_A_TIME = """
+    import collections, time, torch
+    sessions = collections.OrderedDict((name, time.time()) for name in "abc")
+    @torch.compile
+    def decode(order, name, x):
+        order.move_to_end(name)
+        return x + 1
+    for _ in range(2):
+        decode(sessions, "a", torch.ones(2))
+        sessions["a"] = time.time()
+"""
+PRINTED = """
+    import functools, time, torch
+    @functools.lru_cache(None)
+    def factor(n):
+        return n + 1
+    f = torch.compile(lambda x: x * factor(2))
+    f(torch.ones(2))
+    print(time.time())
+    print(factor.cache_info().currsize)
+"""
 FAULTS = {
-    "hook_left_out": (HOOK_LEFT_OUT, "seen", "call exit", 2),
+    "hook_left_out": (HOOK_LEFT_OUT, "seen['errors']", "call exit", 2),
+    "in_a_pool": (IN_A_POOL, "result", "call exit", 4_000_001),
+    "in_a_thread": (IN_A_THREAD, "result", "call exit", 2_000_001),
+    "inside_a_backward": (INSIDE_A_BACKWARD, "result", "call exit", 3),
+    "beside_a_time": (BESIDE_A_TIME, "sessions", "call exit", 1),
+    "printed": (PRINTED, "printed text[1]", "end", 0),
     "behind_rounding": (BEHIND_ROUNDING, "result", "call exit", 3),
     "lost": (LOST, "events", "call exit", 1),
     "stale": (STALE, "result", "call exit", 5),
@@ -239,6 +303,47 @@ HEALTHY = {
         f(torch.ones(1))
         graphs = dict(torch._dynamo.utils.counters["stats"])
     """,
+    "in_threads": """
+        import threading, torch
+        from concurrent.futures import ThreadPoolExecutor
+        net, seen = torch.nn.Linear(4, 4), []
+        step = torch.compile(lambda x: net(x).relu())
+        def work(n):
+            loss = step(torch.full((2, 4), float(n))).sum()
+            seen.append(n)
+            return loss.item()
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(work, range(8)))
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seen.sort()
+    """,
+    "recomputed_in_backward": """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+        torch.manual_seed(0)
+        inner = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()))
+        outer, seen = torch.compile(lambda x: checkpoint(inner, x, use_reentrant=False).sum()), []
+        for _ in range(2):
+            x = torch.randn(2, 4, requires_grad=True)
+            (outer(x) + checkpoint(inner, x, use_reentrant=False).sum()).backward()
+            seen.append(x.grad.sum().item())
+    """,
+    "printed_times_and_files": """
+        import pickle, tempfile, time, torch
+        f = torch.compile(lambda x: x.sin())
+        y = f(torch.ones(4))
+        print("step", y.tolist())
+        print("took", time.time())
+        with open("log.txt", "w") as log:
+            print(time.time(), file=log)
+        torch.save({"y": y, "name": "y" * 3}, "y.pt")
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            pickle.dump({"y": "".join(["a", "b"]), "z": ["ab"]}, file)
+    """,
     "nothing_compiled": "import torch\nx = torch.ones(1) + 1\n",
     "raises": "import torch\ntorch.compile(lambda x: x + 1)(torch.ones(1))\nraise ValueError\n",
 }
@@ -273,8 +378,8 @@ def test_a_fault_is_found(child: Executor, home: Path, name: str) -> None:
     found = compared(child, home, quiet(textwrap.dedent(text))).found
 
     assert found is not None
-    difference = found.difference
-    assert (difference.first.path, difference.look.event, difference.look.number) == (path, event, number)
+    seen = found.difference
+    assert (seen.first.path, seen.look.event, seen.look.number) == (path, event, number)
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -299,6 +404,36 @@ print(y)
 """
     answer = compared(child, home, text)
     assert (answer.found, answer.aside, answer.ended, answer.not_compared) == (None, "", "", (BY_LIBRARY,))
+
+
+WEAK = """
+        import gc, torch, weakref
+        class Node:
+            def __init__(self, parent=None):
+                self.parent = weakref.ref(parent) if parent is not None else None
+            def __del__(self):
+                gone.append(1)
+        gone, alive = [], weakref.WeakSet()
+        @torch.compile
+        def f(x, node):
+            return x + (node.parent is not None)
+        root = Node()
+        for _ in range(3):
+            node = Node(root)
+            alive.add(node)
+            f(torch.ones(2), node)
+        del node
+    """
+"""Weak references and finalizers, which the compiler may keep waiting."""
+
+
+def test_what_weak_references_find_at_the_end_is_the_same(child: Executor, home: Path) -> None:
+    runs = ExactRuns(child, script(home, textwrap.dedent(WEAK)), timeout=120)
+    eager, compiled = (outcome.exact for outcome in runs._ask([{"eager": ALL}, {}], textwrap.dedent(WEAK)))
+    assert eager is not None and compiled is not None
+    assert difference.compared(eager, compiled) == difference.Comparison()
+    *_, (_, end) = compiled.states()
+    assert end["gone"]["length"] == "3"
 
 
 PADDED = """
