@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,6 +94,7 @@ def run(
 
     The script's own arguments come after "--". Ctrl-C stops and keeps the best result so far.
     """
+    began = time.monotonic()  # to start the engine takes a second, and several on a crowded machine
     interpreter = find_interpreter(python) if python else None
     check_script(script.read_bytes(), str(script), python=interpreter)
     options = options_from(job)
@@ -120,6 +122,7 @@ def run(
                     binds=bind,
                     network=network,
                     is_local=True,
+                    began=began,
                 )
     except KeyboardInterrupt:
         view.close()

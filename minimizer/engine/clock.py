@@ -23,11 +23,13 @@ class Clock:
     The context managers nest, and the narrowest limit holds.
 
     Args:
-        budget: seconds for the whole job, counted from now.
+        budget: seconds for the whole job.
+        began: when they began, by ``time.monotonic``; now by default.
     """
 
-    def __init__(self, budget: float) -> None:
-        self.whole, self._budget, self._started = budget, budget, time.monotonic()
+    def __init__(self, budget: float, began: float | None = None) -> None:
+        self.whole, self._budget = budget, budget
+        self._started = time.monotonic() if began is None else began
         self._undisturbed_until = 0.0
         self._held_back: Callable[[], float] = float
         self.pace = Pace()

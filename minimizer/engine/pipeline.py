@@ -66,6 +66,7 @@ def minimize(
     binds: Sequence[Path] = (),
     network: bool = False,
     is_local: bool = False,
+    began: float | None = None,
 ) -> Report:
     """Reduce the failure of a script; the report says how it ended, and never is an exception raised for a failing script.
 
@@ -78,9 +79,10 @@ def minimize(
         binds: further paths the script may read.
         network: whether it may use the network.
         is_local: whether who has sent it owns this machine too: the script sees the editable installs of its interpreter then.
+        began: when the budget began, by ``time.monotonic``; now by default.
     """
     report = Report()
-    journal = Journal(sink, report, Clock(options.budget))
+    journal = Journal(sink, report, Clock(options.budget, began))
     try:
         with Scratch() as scratch:
             run(

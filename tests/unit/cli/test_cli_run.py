@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import types
 import venv
 from collections.abc import Callable
@@ -90,6 +91,14 @@ def test_exit_status_says_how_it_ended(
 ) -> None:
     minimizer.engine(lambda sink: Report(status=status, reason=reason))
     assert minimizer("run", script).status == expected
+
+
+def test_the_budget_begins_with_the_command(minimizer: CommandLine, script: Path) -> None:
+    """Not once the engine is there, which takes its time on a crowded machine."""
+    began = time.monotonic()
+    minimizer("run", script)
+    (call,) = minimizer.calls
+    assert began <= call["began"] <= time.monotonic()
 
 
 def test_options_reach_the_pipeline(minimizer: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,10 @@ def test_a_job_is_over_a_little_later_than_its_budget() -> None:
             assert clock.is_over == is_over
 
 
+def test_a_budget_may_have_begun_before() -> None:
+    assert Clock(1000, time.monotonic() - 300).left == pytest.approx(700, abs=5)
+
+
 def test_what_is_undisturbed_within_what_is_leaves_the_outer_time() -> None:
     clock = Clock(0)
     with clock.undisturbed(3600):
