@@ -1,12 +1,10 @@
-"""Batches carry a tag through augmentation by a subclass of Tensor; statistics are taken without it, and memory is logged."""
+"""Batches carry a tag through augmentation by a subclass of Tensor; statistics are taken without it, and garbage is logged."""
 
+import gc
 import tempfile
-import tracemalloc
 
 import torch
 from torch import nn
-
-tracemalloc.start()
 
 
 class Tagged(torch.Tensor):
@@ -54,5 +52,5 @@ for step in range(4):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    journal.write(f"{step} {loss.item():.5f} {tracemalloc.get_traced_memory()[1]}")
+    journal.write(f"{step} {loss.item():.5f} {gc.get_count()[0]} {gc.collect()}")
 print("tags", tags, "loss", round(loss.item(), 5))
