@@ -53,6 +53,8 @@ class Difference(Loose):
     elements: int | None = None
     required_atol: Number = None
     required_rtol: Number = None
+    rtol: Number = None
+    """Of a fault that ``assert_close`` would let pass: the relative tolerance beside which `required_atol` stands."""
     expected: Text = ""
     actual: Text = ""
 

@@ -48,15 +48,22 @@ class Distance:
         return self.missing > MARGIN * eager.missing
 
     def exceeds(
-        self, eager: Distance, floor: float, truth: Tensor, expected: Tensor, actual: Tensor, dtype: torch.dtype
+        self,
+        eager: Distance,
+        floor: float,
+        truth: Tensor,
+        expected: Tensor,
+        actual: Tensor,
+        dtype: torch.dtype,
+        margin: float = MARGIN,
     ) -> bool:
         """Whether this error of the compiled side's finite elements is a fault, given eager's error."""
         apart = outside(expected, actual, dtype) & truth.isfinite()
         if not bool(apart.any()):
             return False
-        if self.norm > max(MARGIN * eager.norm, floor) and eager.missing == 0:
+        if self.norm > max(margin * eager.norm, floor) and eager.missing == 0:
             return True
-        legal = torch.clamp(floor * truth.abs(), min=MARGIN * eager.worst)
+        legal = torch.clamp(floor * truth.abs(), min=margin * eager.worst)
         return bool((((actual - truth).abs() > legal) & apart).any())
 
 
@@ -73,8 +80,9 @@ def rounding_floor(dtype: torch.dtype, terms: int) -> float:
 
 
 def outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
+    """Mask of elements that differ by more than the tolerance of ``dtype``, the dtype of the computation, which is scaled to them."""
     tolerance = default_tolerance(dtype)
-    return ~((actual - expected).abs() <= tolerance.atol + tolerance.rtol * expected.abs())
+    return ~((actual - expected).abs() <= tolerance.absolute(expected) + tolerance.rtol * expected.abs())
 
 
 def same_elements(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:

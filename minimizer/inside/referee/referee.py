@@ -25,11 +25,16 @@ The first of rules 1 to 9 that applies to a place decides:
 10. *Casts.* A value that is legal by rule 8 only since an explicit cast of the program is dropped is a fault where that moves the
     result beyond a few roundings (`casts`).
 11. *dtypes.* What rules 7 to 9 judged is a fault where compiled code computes in a narrower dtype than eager (`precisions`).
+
+Small values (gradients, updates at a small learning rate) are judged relative to themselves: the absolute part of a tolerance is
+scaled to the largest element of their order of magnitude. What ``assert_close`` would let pass is a fault by rules 8 and 9 only beyond
+``SMALL_MARGIN`` times eager's error, taken from more redrawn runs: what large terms cancel to is all noise.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +44,8 @@ import torch
 from torch import Tensor
 
 from ..values.boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, boundary_of
-from ..values.elements import plain, short, wide
+from ..values.elements import default_tolerance, plain, short, wide
+from ..values.magnitudes import magnitudes
 from ..values.rounding import is_inexact
 from ..values.snapshot import has_plain_storage
 from .call import Call, Side
@@ -55,7 +61,7 @@ from .distance import (
     same_bits,
     same_elements,
 )
-from .magnitudes import magnitudes
+from .known import Known, OwnError
 from .precisions import OTHER_PRECISION, narrowed
 from .provenance import Mark
 from .reruns import Places, Reruns
@@ -64,6 +70,8 @@ STRIDE = "stride"
 """`Difference.what` of a difference in memory layout only."""
 ULPS = 4
 """Units in the last place by which a compiled value may differ from eager if there is no fp64 truth."""
+SMALL_MARGIN = 8
+"""As `MARGIN`, for differences that ``assert_close`` would let pass."""
 
 
 @dataclass
@@ -98,11 +106,11 @@ class Verdict:
         return self.fault and all(difference.what == STRIDE for difference in self.differences)
 
 
-def judge(call: Call, expected: Side, actual: Side, rounded: set[str] | None = None) -> Verdict:
+def judge(call: Call, expected: Side, actual: Side, known: Known | None = None) -> Verdict:
     """Judge a call, or its gradients, by its eager and its compiled side.
 
-    ``rounded``: the places known to be rounded in every call of the program, to which this adds; None if calls of the program may
-    differ in that. A difference within the tolerance at such a place needs no rerun.
+    ``known``: what earlier calls of the program have shown, to which this adds, so that most calls need no rerun; None if calls of the
+    program may differ in that.
     """
     with call.switches.applied():
         differences = compare(
@@ -114,7 +122,7 @@ def judge(call: Call, expected: Side, actual: Side, rounded: set[str] | None = N
             grads_actual=actual.gradients,
             **_numbers(call.tolerance),
         )
-        verdict = _Bench(call, expected, actual, set() if rounded is None else rounded).verdict(differences)
+        verdict = _Bench(call, expected, actual, Known() if known is None else known).verdict(differences)
         if call.tolerance is None and _is_of_rounding(verdict):
             verdict = _by_dtypes(call, verdict)
         is_beside = any(difference.where.startswith("input") for difference in verdict.differences)
@@ -165,8 +173,8 @@ def upcast(call: Call) -> Any:
 class _Bench:
     """Judges one call: applies the rules to each difference, with reruns as needed."""
 
-    def __init__(self, call: Call, expected: Side, actual: Side, rounded: set[str]) -> None:
-        self._runs, self._rounded = Reruns(call), rounded
+    def __init__(self, call: Call, expected: Side, actual: Side, known: Known) -> None:
+        self._runs, self._known = Reruns(call), known
         self._expected, self._actual = expected.places(), actual.places()
         self._random_is_shared = call.random
         self._own_tolerance = call.tolerance is not None
@@ -178,6 +186,9 @@ class _Bench:
                 return _fault(differences, "the script's own tolerance")
             self._excuse(self._unequal(), excuse="own_tolerance")
         else:
+            covered = [difference for difference in differences if self._is_covered(difference)]
+            self._excuse([difference.where for difference in covered], excuse="rounding")
+            differences = [difference for difference in differences if difference not in covered]
             with contextlib.suppress(RuntimeError):  # it cannot run under our modes: no value is known exact
                 differences = differences + self._inexact_bits(differences)
         odd = [w for w, tensor in self._expected.items() if w.startswith("input") and not has_plain_storage(tensor)]
@@ -191,8 +202,9 @@ class _Bench:
             note = "eager differs from eager"
             rules = {difference.where: "nondeterministic" for difference in differences}
             self._excuse([*rules], excuse="eager_spread")
+            is_small = all(map(self._is_spread_small, rules))
             return Verdict(
-                nondeterministic=True, rule="nondeterministic", note=note, differences=differences, rules=rules
+                nondeterministic=not is_small, rule="nondeterministic", note=note, differences=differences, rules=rules
             )
         rulings = [self._rule(difference) for difference in differences]
         faults = [ruling for ruling in rulings if ruling.fault]
@@ -203,6 +215,8 @@ class _Bench:
         result.rules = {difference.where: ruling.rule for ruling in rulings for difference in ruling.differences}
         result.differences = [difference for ruling in counted for difference in ruling.differences]
         result.kind = result.differences[0].kind if result.fault else None
+        if result.fault:
+            result.differences = [self._with_rtol(difference) for difference in result.differences]
         result.excuses = [excuse for ruling in rulings for excuse in ruling.excuses]
         result.note = "" if result.fault else "; ".join(dict.fromkeys(ruling.note for ruling in counted if ruling.note))
         return result
@@ -214,10 +228,10 @@ class _Bench:
         self._excuse(passed, excuse="within_tolerance")
         found = []
         for where in passed:
-            if where in self._rounded or where not in self._runs.histories:
+            if where in self._known.rounded or where not in self._runs.histories:
                 continue
             if self._runs.histories[where][0] is not Mark.EXACT:
-                self._rounded.add(where)
+                self._known.rounded.add(where)
             elif expected[where].dtype == actual[where].dtype:
                 tiny = torch.finfo(expected[where].dtype).tiny
                 (bits,) = (compare(expected[where], actual[where], rtol=0.0, atol=tiny)[:1]) or (None,)
@@ -237,15 +251,41 @@ class _Bench:
     def _excuse(self, places: Sequence[str], *, excuse: str) -> None:
         self._excuses += [excuse] * len(places)
 
+    def _is_small(self, difference: Difference) -> bool:
+        """Whether ``assert_close`` would let a difference pass, since the values are small beside 1."""
+        return not self._own_tolerance and _is_small(difference, self._expected[difference.where].dtype)
+
+    def _with_rtol(self, difference: Difference) -> Difference:
+        """The same difference with the tolerance by which a repro can show it, where that of ``assert_close`` cannot."""
+        if difference.what != "value" or not self._is_small(difference):
+            return difference
+        return replace(difference, rtol=default_tolerance(self._expected[difference.where].dtype).rtol)
+
+    def _is_covered(self, difference: Difference) -> bool:
+        """Whether small values differ by no more than eager's own error at this place, which an earlier call has shown."""
+        error = self._known.errors.get(difference.where)
+        if error is None or not self._is_small(difference):
+            return False
+        return error.covers(in_double(self._expected[difference.where]), in_double(self._actual[difference.where]))
+
     def _is_noise(self, differences: list[Difference]) -> bool:
         """Whether every difference also shows between two eager runs."""
         return all(d.what in ELEMENTWISE and self._eager_differs(d.where) for d in differences)
 
     def _eager_differs(self, where: str) -> bool:
+        return bool(self._spread(where))
+
+    def _spread(self, where: str) -> list[Difference]:
+        """The differences between two eager runs at a place."""
         one, other = self._expected.get(where), self._runs.again.get(where)
         if one is None or other is None:
-            return False
-        return any(difference.what in ELEMENTWISE for difference in compare(one, other))
+            return []
+        return [difference for difference in compare(one, other) if difference.what in ELEMENTWISE]
+
+    def _is_spread_small(self, where: str) -> bool:
+        """Whether eager differs from eager in small values only, so that the place is excused, and the script is no less judged."""
+        dtype = self._expected[where].dtype
+        return all(_is_small(difference, dtype) for difference in self._spread(where))
 
     def _rule(self, difference: Difference) -> Verdict:
         where = difference.where
@@ -302,6 +342,8 @@ class _Bench:
     def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
         """Apply rule 8 against ``truth``; with ``same_jumps`` the reruns with redrawn roundings take all jumps as eager did."""
         where = difference.where
+        is_small = self._is_small(difference)
+        margin = SMALL_MARGIN if is_small else MARGIN
         expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
         truth = in_double(truth)
         dtype = self._expected[where].dtype
@@ -312,17 +354,19 @@ class _Bench:
         for group in magnitudes(truth):
             right, of_eager, of_compiled = truth[group], expected[group], actual[group]
             near, far = Distance.of(of_eager, right), Distance.of(of_compiled, right)
-            if not loses and not far.exceeds(near, floor, right, of_eager, of_compiled, dtype):
+            if not loses and not far.exceeds(near, floor, right, of_eager, of_compiled, dtype, margin):
                 continue
-            redrawn = self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn
-            runs = [in_double(run[where]) for run in redrawn if where in run]
+            runs = self._redrawn_at(where, same_jumps=same_jumps, is_small=is_small)
             noise = [Distance.of(run[group], right) for run in runs]
             spread = max((error.norm for error in noise), default=0.0)
             still_loses = compiled.loses(eager.worst_of([Distance.of(run, truth) for run in runs]))
-            if still_loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype):
+            if still_loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype, margin):
                 return self._with_errors(_fault([difference], "fp64"), far, near, spread)
             note = "amplified rounding"
         ruling = None if same_jumps else self._without_a_cast(difference, truth)
+        if is_small and ruling is None:
+            runs = self._redrawn_at(where, same_jumps=same_jumps, is_small=False)
+            self._learn(where, expected, truth, eager.worst_of([Distance.of(run, truth) for run in runs]))
         return self._with_errors(
             ruling or _excused(difference, "fp64", note, excuse="rounding"), compiled, eager, spread
         )
@@ -339,6 +383,19 @@ class _Bench:
             return None
         return replace(_fault([difference], f"casts: a cast to {short(dtype)} is dropped"), mechanism=DROPPED_CAST)
 
+    def _redrawn_at(self, where: str, *, same_jumps: bool, is_small: bool) -> list[Tensor]:
+        """The values of a place in eager runs with redrawn roundings; in more of them where only small values differ."""
+        redrawn = self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn
+        further = self._runs.redrawn_further if is_small and not same_jumps else []
+        return [in_double(run[where]) for run in (*redrawn, *further) if where in run]
+
+    def _learn(self, where: str, expected: Tensor, truth: Tensor, own: Distance) -> None:
+        """Keep eager's own error at a place, for the calls to come."""
+        largest, size = float(expected.abs().max()), float(expected.norm())
+        if own.missing == 0 and 0.0 < largest < math.inf:
+            norm = own.norm * (float(truth.norm()) or 1.0)
+            self._known.errors[where] = OwnError(own.worst / largest, norm / size)
+
     @staticmethod
     def _with_errors(verdict: Verdict, compiled: Distance, eager: Distance, noise: float) -> Verdict:
         verdict.compiled_error, verdict.eager_error, verdict.noise = compiled.norm, eager.norm, noise
@@ -348,7 +405,9 @@ class _Bench:
         why = self._runs.why_no_truth or "no such place in fp64"
         where = difference.where
         expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        redrawn = [in_double(run[where]) for run in self._runs.redrawn if where in run]
+        is_small = self._is_small(difference)
+        margin = SMALL_MARGIN if is_small else MARGIN
+        redrawn = self._redrawn_at(where, same_jumps=False, is_small=is_small)
         if difference.what != "value":
             most = max((Distance.of(run, expected).missing for run in redrawn), default=0)
             if Distance.of(actual, expected).missing <= MARGIN * most:
@@ -359,11 +418,17 @@ class _Bench:
         legal = ULPS * eps * expected.abs()
         for group in magnitudes(expected):
             noise = max((Distance.of(run[group], expected[group]).worst for run in redrawn), default=0.0)
-            legal[group] = legal[group].clamp(min=MARGIN * noise)
+            legal[group] = legal[group].clamp(min=margin * noise)
         wrong = ((actual - expected).abs() > legal) & outside(expected, actual, dtype)
         if bool(wrong.any()):
             return _fault([difference], f"ulps (no fp64: {why})")
         return _excused(difference, "ulps", "", excuse="ulps")
+
+
+def _is_small(difference: Difference, dtype: torch.dtype) -> bool:
+    """Whether the tolerance of ``assert_close``, which has an absolute part, lets a difference pass."""
+    is_of_value = difference.what == "value" and difference.required_atol is not None
+    return is_of_value and (difference.required_atol or 0.0) <= default_tolerance(dtype).atol
 
 
 def _has(truth: Places, where: str, expected: Places) -> bool:

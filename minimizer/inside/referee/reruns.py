@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,7 @@ from .undefined import CHOICES, Undefined
 Places = Mapping[str, Tensor]
 """The tensors of one side of a call by place."""
 _SEEDS = (1, 2)  # one rerun with redrawn roundings for each
+_FURTHER = (3, 4, 5, 6)
 
 
 class Reruns:
@@ -85,6 +86,11 @@ class Reruns:
         return self._redrawn(lambda: None)
 
     @cached_property
+    def redrawn_further(self) -> list[Places]:
+        """More of `redrawn`, for what large terms cancel to."""
+        return self._redrawn(lambda: None, _FURTHER)
+
+    @cached_property
     def truth_with_same_jumps(self) -> Places | None:
         """`truth` with every jump taken as eager took it; None if there is no such truth."""
         try:
@@ -117,9 +123,9 @@ class Reruns:
         with self._call.switches.applied():
             return fp64.run(self._eager, self._call.inputs, marked, calls, jumps, kept)
 
-    def _redrawn(self, jumps: Callable[[], SameJumps | None]) -> list[Places]:
+    def _redrawn(self, jumps: Callable[[], SameJumps | None], seeds: Sequence[int] = _SEEDS) -> list[Places]:
         runs: list[Places] = []
-        for seed in _SEEDS:
+        for seed in seeds:
             values = clone(list(self._call.inputs))
             with self._call.started(), Perturbation(seed, jumps()), contextlib.suppress(Exception):
                 runs.append(self._eager(values).places())

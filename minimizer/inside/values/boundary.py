@@ -39,6 +39,8 @@ class Difference:
     required_atol: float | None = None
     required_rtol: float | None = None
     index: tuple[int, ...] | None = None
+    rtol: float | None = None
+    """The relative tolerance beside which `required_atol` stands, of a fault that ``assert_close`` would let pass."""
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}: expected {self.expected}, got {self.actual}"

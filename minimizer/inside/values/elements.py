@@ -9,16 +9,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .magnitudes import magnitudes
+
 # Elements compared at once. Each piece is held as float64 a few times over; 4M elements are 32 MB a copy.
 PIECE = 1 << 22
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """``|actual - expected| <= atol + rtol * |expected|``"""
+    """``|actual - expected| <= atol + rtol * |expected|``
+
+    ``least``: where it is given, `atol` is a bound only: elements are judged relative to the largest one of their order of
+    magnitude, ``atol = min(atol, max(rtol * largest, least))``, so that small gradients and updates are not hidden by what is small
+    beside 1. It is the smallest error that the format has.
+    """
 
     rtol: float
     atol: float
+    least: float | None = None
+
+    def absolute(self, expected: Tensor) -> Tensor | float:
+        """The absolute part for each of these elements, which are in double precision."""
+        if self.least is None or not expected.numel():
+            return self.atol
+        sizes = torch.where(expected.isfinite(), expected.abs(), 0.0)
+        groups = magnitudes(sizes)
+        bounds = [min(self.atol, max(self.rtol * float(sizes[group].max()), self.least)) for group in groups]
+        if len(groups) == 1:
+            return bounds[0]
+        absolute = torch.zeros_like(sizes)
+        for group, bound in zip(groups, bounds, strict=True):
+            absolute[group] = bound
+        return absolute
 
 
 EXACT = Tolerance(0.0, 0.0)
@@ -26,9 +48,22 @@ EXACT = Tolerance(0.0, 0.0)
 
 
 def default_tolerance(*dtypes: torch.dtype) -> Tolerance:
-    """The tolerance of ``torch.testing.assert_close``: the widest of these dtypes'; zero for integers and booleans."""
+    """The tolerance of ``torch.testing.assert_close``: the widest of these dtypes'; zero for integers and booleans.
+
+    Its absolute part is scaled to the values (`Tolerance.least`).
+    """
     single = [_default_tolerance(dtype) for dtype in dtypes]
-    return Tolerance(max(t.rtol for t in single), max(t.atol for t in single))
+    least = max(map(_least_error, dtypes))
+    return Tolerance(max(t.rtol for t in single), max(t.atol for t in single), least)
+
+
+def _least_error(dtype: torch.dtype) -> float:
+    """What a correct result may be off however small it is: a few subnormals, or all of them where vector units flush them."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return 0.0
+    limits = torch.finfo(dtype)
+    subnormal = limits.tiny * limits.eps
+    return max(4 * subnormal, limits.tiny if limits.tiny < 1e-30 else 0.0)
 
 
 def _default_tolerance(dtype: torch.dtype) -> Tolerance:
@@ -153,7 +188,10 @@ def _diff_piece(expected: Tensor, actual: Tensor, offset: int, result: ElementDi
         return
     e, a = _as_wide(expected), _as_wide(actual)
     error = (a - e).abs()
-    close = error <= result.tolerance.atol + result.tolerance.rtol * e.abs()  # false where either is NaN
+    relative = result.tolerance.rtol * e.abs()
+    if bool((error <= relative).all()) and bool((error < math.inf).all()):
+        return
+    close = error <= result.tolerance.absolute(e) + relative  # false where either is NaN
     close &= error < math.inf  # an expected Inf makes its own tolerance infinite
     if bool(close.all()):
         return

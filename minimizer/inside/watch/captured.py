@@ -12,6 +12,7 @@ from ..graph.collectives import communicates
 from ..graph.lifted import LiftedGraph
 from ..graph.origins import owner_of, state_places
 from ..places import caller
+from ..referee.known import Known
 from ..values.bodies import nodes_of
 
 
@@ -37,8 +38,8 @@ class CapturedGraph:
         """The operations it calls, in order. Equal for equal modules, even if only some of their inputs require gradients."""
         self.communicates = communicates(module)
         self.recomputes = _recomputes(module)
-        self.rounded: set[str] | None = None if _has_bodies(module) else set()
-        """Places known to be rounded in every call of the graph; None if that can differ from call to call."""
+        self.known: Known | None = None if _has_bodies(module) else Known()
+        """What the referee knows of every call of the graph; None if that can differ from call to call."""
         self.calls = 0
         self.key: int | None = None
         """The key of its last call; see `Keys`."""

@@ -143,7 +143,7 @@ class Comparer:
     def _judge(self, graph: CapturedGraph, number: int, call: Call, expected: Side, actual: Side) -> None:
         """Judge a call by both sides' results and inputs afterwards, and hold it if it fails."""
         try:
-            verdict = referee.judge(call, expected, actual, graph.rounded)
+            verdict = referee.judge(call, expected, actual, graph.known)
         except Exception as error:
             self._cannot_compare(graph, error)
             self._lost.end_if(error, by_us=True)
@@ -236,7 +236,7 @@ class Comparer:
         self._line.phase("compare", graph, last)
         if backward.ran_unseen:
             self._excuse("cotangents_unseen", graph)
-        verdict = referee.judge(replay, expected, actual, graph.rounded)
+        verdict = referee.judge(replay, expected, actual, graph.known)
         self._count(graph, verdict)
         self._told.suspect(graph, backward.number, verdict, "backward")
         graph.backward.append(backward.number)

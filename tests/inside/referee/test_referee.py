@@ -24,6 +24,7 @@ from minimizer.inside.referee import referee, steadiness
 from minimizer.inside.referee.call import Call, Function, Side
 from minimizer.inside.referee.distance import Distance
 from minimizer.inside.referee.jumps import JumpsDiffer
+from minimizer.inside.referee.known import Known
 from minimizer.inside.referee.perturbation import Perturbation
 from minimizer.inside.referee.provenance import Mark, MarkedRun
 from minimizer.inside.referee.referee import Verdict, judge
@@ -252,22 +253,22 @@ def rounded_and_copied(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_a_place_that_is_known_to_be_rounded_takes_no_second_run() -> None:
-    eager, rounded = Counted(rounded_and_copied), set[str]()
+    eager, known = Counted(rounded_and_copied), Known()
     runs = []
     for _ in range(2):
         call = Call.now(eager, [torch.rand(8)])
         expected, actual = call.run(eager), call.run(lambda x: (x.sin() * (1 + 2**-23), x.clone()))
         before = eager.calls
-        assert not judge(call, expected, actual, rounded).fault
+        assert not judge(call, expected, actual, known).fault
         runs.append(eager.calls - before)
-    assert rounded == {"output[0]"}
+    assert known.rounded == {"output[0]"}
     assert runs == [1, 0]
 
 
 def test_a_copy_that_is_off_by_a_bit_is_a_fault_beside_a_place_that_is_known_to_be_rounded() -> None:
     call = Call.now(rounded_and_copied, [torch.rand(8)])
     expected, actual = call.run(rounded_and_copied), call.run(lambda x: (x.sin(), x * (1 + 2**-23)))
-    verdict = judge(call, expected, actual, {"output[0]"})
+    verdict = judge(call, expected, actual, Known({"output[0]"}))
     assert (verdict.fault, verdict.differences[0].where) == (True, "output[1]")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from minimizer.inside.referee.magnitudes import LEAST, magnitudes
+from minimizer.inside.values.magnitudes import LEAST, magnitudes
 
 
 def groups(reference: torch.Tensor) -> list[list[float]]:
