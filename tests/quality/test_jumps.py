@@ -22,6 +22,8 @@ ROWS = [
 
 
 @pytest.mark.quality("jumps")
+@pytest.mark.fault_behind("behind_jump")
+@pytest.mark.needs_excuse("behind_jump")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("jump", "wrong", "flags"), ROWS, ids=lambda value: "".join(value))
 def test_what_is_wrong_behind_a_jump(jump: str, wrong: str, flags: list[str], tmp_path: Path) -> None:

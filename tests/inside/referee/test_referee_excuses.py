@@ -1,0 +1,97 @@
+"""Behind each rule by which the referee excuses a difference: a fault that it must not hide, and a right program that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from minimizer.inside.referee.call import Call
+from minimizer.inside.referee.referee import Verdict, judge
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A program, one right and one wrong way to compile it, and its inputs. ``options``: of the `Call`."""
+
+    program: Function
+    right: Function
+    wrong: Function
+    inputs: Callable[[], Sequence[Any]]
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+class Noisy:
+    """Fills the first half of a result with another number at each run, as uninitialised memory does; the other half is computed."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self._runs, self._factor = 0.0, factor
+
+    def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self._runs += 1.0
+        return torch.full_like(x, self._runs * self._factor), x.sin()
+
+
+def cancelled(x: torch.Tensor) -> torch.Tensor:
+    """Sums of terms that cancel: all that is left is rounding."""
+    return (x - x.mean(0)).sum(0)
+
+
+def with_its_dtype(x: torch.Tensor) -> torch.Tensor:
+    """Has no truth in double precision, since it uses a constant of its dtype."""
+    return cancelled(x) + torch.finfo(x.dtype).tiny
+
+
+def draws(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.rand_like(x), x.sin()
+
+
+EXCUSE_PAIRS: dict[str, Pair] = {
+    "within_tolerance": Pair(torch.sin, lambda x: x.sin() * (1 + 2**-22), lambda x: x.sin() * (1 + 2**-12), lambda: [torch.rand(64)]),
+    "own_tolerance": Pair(
+        torch.sin, lambda x: x.sin() + 0.01, lambda x: x.sin() + 0.1, lambda: [torch.rand(64)], (("tolerance", {"rtol": 0.0, "atol": 0.05}),)
+    ),
+    "rounding": Pair(
+        cancelled, lambda x: cancelled(x.flip(0)), lambda x: cancelled(x) + 1e-3, lambda: [torch.randn(1000, 4) * 0.01 + 0.03]
+    ),
+    "ulps": Pair(
+        with_its_dtype, lambda x: with_its_dtype(x.flip(0)), lambda x: with_its_dtype(x) + 1e-3, lambda: [torch.randn(1000, 4) * 0.01 + 0.03]
+    ),
+    "undefined_result": Pair(
+        lambda x: (x * 1e30).to(torch.int32) + 1,
+        lambda x: torch.full_like(x, 7).to(torch.int32),
+        lambda x: torch.full_like(x, 7).to(torch.int32)[:-1],
+        lambda: [torch.rand(8) + 1],
+    ),
+    "random_stream": Pair(
+        draws, lambda x: (torch.rand_like(x).flip(0), x.sin()), lambda x: (torch.rand_like(x), x.sin() + 1), lambda: [torch.rand(8)]
+    ),
+    "subnormal": Pair(
+        lambda x: x.clone(), torch.zeros_like, lambda x: x.clone() + 1e-3, lambda: [torch.full((4,), 1e-39)]
+    ),
+    "eager_spread": Pair(Noisy(), Noisy(2.0), lambda x: (Noisy(1.0)(x)[0], x.cos()), lambda: [torch.rand(8)]),
+}  # fmt: skip
+
+
+def judged(pair: Pair, compiled: Function) -> Verdict:
+    torch.manual_seed(0)
+    call = Call.now(pair.program, list(pair.inputs()), **dict(pair.options))
+    return judge(call, call.run(pair.program), call.run(compiled))
+
+
+@pytest.mark.parametrize("rule", EXCUSE_PAIRS)
+def test_a_rule_hides_no_fault(rule: str) -> None:
+    pair = EXCUSE_PAIRS[rule]
+    assert judged(pair, pair.wrong).fault
+
+
+@pytest.mark.parametrize("rule", EXCUSE_PAIRS)
+def test_a_right_program_needs_the_rule(rule: str) -> None:
+    pair = EXCUSE_PAIRS[rule]
+    verdict = judged(pair, pair.right)
+    assert not verdict.fault and rule in verdict.excuses
