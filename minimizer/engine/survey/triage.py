@@ -51,6 +51,7 @@ from minimizer.engine.survey.verdicts import (
     uncompared,
     unexamined,
     unmade,
+    unsteady,
     wants_arguments,
 )
 from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge, MemoryExceeded
@@ -159,14 +160,8 @@ class Triage:
             return case
         if finished.missing and (case := self._missing_error(finished.missing)) is not None:
             return case
-        if finished.unsteady and not _is_of_the_compiler(finished.exception):
-            return Settled(
-                Status.FAILED,
-                Reason.NONDETERMINISTIC,
-                f"Eager differs from eager in {finished.unsteady}: with the same inputs and the same random state it does not "
-                "always give the same, so that nothing can be said about the compiler.",
-                finished.checked,
-            )
+        if finished.unsteady and finished.exception is not None and is_own_check(finished.exception):
+            return unsteady(finished)  # the check may read what eager does not repeat
         if finished.exception is not None:
             return self._raised(finished, finished.exception)
         hidden = hidden_failure(finished)
@@ -189,6 +184,8 @@ class Triage:
         never = [each for each in finished.uncompared if each.graph not in self.surveys.plan.compared_graphs]
         if never and self.surveys.values and not hidden:
             healthy = uncompared(healthy, never)
+        if finished.unsteady and not hidden:
+            healthy = unsteady(finished)  # unless a suspect of another graph is a fault
         note = (
             "Values behind a jump differ, but every part of the graph is right on eager's inputs: rounding, amplified."
         )
@@ -373,8 +370,3 @@ class Triage:
                 f"({line_of(call.exception)})."
             )
         return None
-
-
-def _is_of_the_compiler(error: ExceptionInfo | None) -> bool:
-    """Whether an exception is of a type that only the compiler raises."""
-    return error is not None and error.type.startswith(("torch._dynamo.exc.", "torch._inductor.exc."))

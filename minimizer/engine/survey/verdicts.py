@@ -105,6 +105,17 @@ def hidden_failure(finished: protocol.Finished) -> Settled | None:
     )
 
 
+def unsteady(finished: protocol.Finished) -> Settled:
+    """The verdict on a script of which a graph gives something else in each eager run, and in which nothing else was found."""
+    return Settled(
+        Status.FAILED,
+        Reason.NONDETERMINISTIC,
+        f"Eager differs from eager in {finished.unsteady}: with the same inputs and the same random state it does not "
+        "always give the same, so that nothing can be said about the compiler.",
+        finished.checked,
+    )
+
+
 def layout_unmade(otherwise: Settled, why: str) -> Settled:
     """The verdict on a difference of memory layout only, of which no repro was made."""
     return replace(

@@ -992,6 +992,17 @@ def test_eager_differing_from_eager_is_nondeterministic_whatever_the_script_make
         assert "compiled graph 1, call 0" in found.summary
 
 
+def test_a_graph_that_is_noisy_in_eager_hides_no_fault_of_another() -> None:
+    """A suspect of another graph is asked, and so is an error that the script ends by only with the compiler."""
+    suspect, *_ = triage(finished(unsteady="compiled graph 0, call 0", suspects=[SUSPECT]), held())
+    assert isinstance(suspect, Case)
+    assert suspect.otherwise is not None and suspect.otherwise.reason is Reason.NONDETERMINISTIC
+    raised, *_ = triage(
+        finished(unsteady="compiled graph 0, call 0", exception=error("ValueError")), eager=[finished()]
+    )
+    assert isinstance(raised, ScriptCase)
+
+
 @pytest.mark.parametrize("first", [finished(), finished(exception=error("ValueError"))])
 def test_a_script_that_fails_now_and_then_without_the_compiler_is_nondeterministic(first: dict[str, Any]) -> None:
     other = finished(exception=error("ValueError")) if first["finished"].exception is None else finished()
