@@ -70,6 +70,8 @@ class Found:
     cured_by: tuple[str, ...] = ()
     library: bool = False
     """Whether torch's own modules, too, were told that they are compiled where they were not."""
+    is_by_library: bool = False
+    """Whether eager sees the same once it chooses and computes like compiled code: then it is no fault."""
     shown: tuple[int, ...] = ()
     """Calls that ran without the compiler since other arithmetic was shown of them."""
     modules: tuple[str, ...] = ()
@@ -123,7 +125,7 @@ class ExactRuns:
         """
         self._library, self._modules = False, ()
         answer = self._compared(text)
-        if answer.found is None or not self._is_by_library(text, answer.found):
+        if answer.found is None or not answer.found.is_by_library:
             return answer
         self._library = True
         answer = self._compared(text)
@@ -195,7 +197,11 @@ class ExactRuns:
         sparse, logs, place = plan, (eager, compiled), ""
         for shown in range(MOST_SHOWN + 1):
             end = self._narrowed(text, plan, *logs, is_replayed=shown > 0)
-            if not isinstance(end, Found) or not self._is_other_arithmetic(text, end):
+            if not isinstance(end, Found):
+                return end
+            if not self._library and self._is_by_library(text, end):
+                return replace(end, is_by_library=True)
+            if not self._is_other_arithmetic(text, end):
                 return end
             place = f"{self._place(end.difference.look)} on"
             for change in end.difference.changes:
