@@ -190,7 +190,6 @@ FAULTS = {
     "in_a_thread": (IN_A_THREAD, "result", "call exit", 2_000_001),
     "inside_a_backward": (INSIDE_A_BACKWARD, "result", "call exit", 3),
     "beside_a_time": (BESIDE_A_TIME, "sessions", "call exit", 1),
-    "printed": (PRINTED, "printed text[1]", "end", 0),
     "behind_rounding": (BEHIND_ROUNDING, "result", "call exit", 3),
     "lost": (LOST, "events", "call exit", 1),
     "stale": (STALE, "result", "call exit", 5),
@@ -434,6 +433,15 @@ def test_what_weak_references_find_at_the_end_is_the_same(child: Executor, home:
     assert difference.compared(eager, compiled) == difference.Comparison()
     *_, (_, end) = compiled.states()
     assert end["gone"]["length"] == "3"
+
+
+def test_a_line_that_is_printed_is_seen_at_the_end(child: Executor, home: Path) -> None:
+    runs = ExactRuns(child, script(home, textwrap.dedent(PRINTED)), timeout=120)
+    eager, compiled = (outcome.exact for outcome in runs._ask([{"eager": ALL}, {}], textwrap.dedent(PRINTED)))
+    assert eager is not None and compiled is not None
+    seen = difference.compared(eager, compiled).difference
+    assert seen is not None and seen.look.event == "end"
+    assert "printed text[1]" in seen.paths
 
 
 PADDED = """

@@ -76,6 +76,24 @@ class Code(ctypes.Structure):
     _fields_ = (("n", ctypes.c_int),)
 
 
+def set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+def called_mock() -> unittest.mock.Mock:
+    mock = unittest.mock.Mock()
+    mock(1)
+    return mock
+
+
+def released() -> memoryview:
+    view = memoryview(b"a")
+    view.release()
+    return view
+
+
 def started(iterator: Any) -> Any:
     next(iterator)
     return iterator
@@ -120,8 +138,8 @@ PAIRS: dict[str, Any] = {
     "key that is a tuple": ({("a", 1): 1}, {("a", 1): 2}),
     "buffer": (io.StringIO("a"), io.StringIO("b")),
     "adapter of a logger": (logging.LoggerAdapter(logging.getLogger("a"), {"n": 1}), logging.LoggerAdapter(logging.getLogger("a"), {"n": 2})),
-    "event": (threading.Event(), (lambda e: (e.set(), e)[1])(threading.Event())),
-    "mock": (unittest.mock.Mock(), (lambda m: (m(1), m)[1])(unittest.mock.Mock())),
+    "event": (threading.Event(), set_event()),
+    "mock": (unittest.mock.Mock(), called_mock()),
     "large tensor": (torch.zeros(5_000_000), torch.zeros(5_000_000).index_fill_(0, torch.tensor(3_123_457), 1)),
     "sparse": (torch.eye(3).to_sparse(), (torch.eye(3) * 2).to_sparse()),
     "places in a sparse": (torch.eye(3).to_sparse(), torch.eye(3).flip(0).to_sparse()),
@@ -218,7 +236,7 @@ def test_what_a_hook_of_a_module_holds_is_seen() -> None:
 
 def test_a_list_of_a_modules_whose_name_says_hooks_is_a_list() -> None:
     unseen = Unseen()
-    module = torch.nn.ReLU()
+    module: Any = torch.nn.ReLU()
     module.own_hooks = [1, 2]
     assert seen(unseen, m=module)["m.own_hooks[1]"]["value"] == "2"
     assert not unseen.told()
@@ -302,7 +320,7 @@ HOSTILE = {
     "dict that refuses": lambda: Strange(a=1),
     "attributes without a name": Shouting,
     "broken module": BrokenModule,
-    "released view": lambda: (lambda v: (v.release(), v)[1])(memoryview(b"a")),
+    "released view": released,
     "dead proxy": lambda: weakref.proxy(collections.OrderedDict()),
     "huge int": lambda: [10**5000] * 5000,
     "surrogate": lambda: {"\ud800": "\udfff"},
