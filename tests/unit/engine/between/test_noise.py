@@ -76,7 +76,7 @@ def test_what_a_function_writes_while_the_compiler_runs_it_is_noise_and_all_else
     noise = Noise()
     noise.add_written({"fakes": "register_fake"})
     assert differing({"fakes": 1, "n": 1}, {"fakes": 2, "n": 1}, noise) == []
-    assert noise.excused == {("written_by_compiler", "fakes"): 1}
+    assert noise.excused == {("exact_compiler_writes", "fakes"): 1}
     assert differing({"fakes": 1, "n": 1}, {"fakes": 2, "n": 2}, noise) == ["n"]
 
 

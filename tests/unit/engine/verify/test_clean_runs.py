@@ -104,7 +104,14 @@ def test_no_run_outlasts_what_is_left_of_the_budget(
     asked, rest = list[float](), iter(left)
 
     def stopped(
-        repro: object, data: object, sandbox: object, python: object, folder: object, limit: float, *_: object
+        repro: object,
+        data: object,
+        sandbox: object,
+        python: object,
+        folder: object,
+        limit: float,
+        *_: object,
+        **__: object,
     ) -> Run:
         asked.append(limit)
         return Run(None, "", limit)

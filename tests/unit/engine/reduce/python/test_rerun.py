@@ -74,9 +74,10 @@ class Canned:
     [
         ("raise RuntimeError('the tangent is lost')", "raise RuntimeError('the tangent is lost')", True),
         ("raise RuntimeError('the tangent is lost')", "raise RuntimeError()", False),
-        ("f('of torch, in its own words')", "f()", True),
+        ("f('of torch, for shape (2, 3)')", "f('of torch, for shape (4,)')", True),
+        ("f('of torch, in its own words')", "f()", False),
     ],
-    ids=["as it was", "without a word", "not of the script"],
+    ids=["as it was", "without a word", "of torch", "of torch, without a word"],
 )
 def test_what_the_script_raises_keeps_its_words(whole: str, smaller: str, is_same: bool) -> None:
     rerun = Rerun(cast(Executor, Canned()), Path("script.py"))
