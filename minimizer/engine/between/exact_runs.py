@@ -310,11 +310,11 @@ class ExactRuns:
         return again is not None and (again.index, again.first.path) == (known.index, known.first.path)
 
     def _is_by_library(self, text: str, found: Found) -> bool:
-        """Whether eager returns what the compiled code does once torch's own modules are told that they are compiled."""
+        """Whether eager returns something else there once torch's own modules are told that they are compiled."""
         if not found.difference.is_of_results:
             return False
         log = self._log(text, {"full": _looked_at(found.compiled), "eager": ALL, "library": True})
-        return log is not None and agree_at(found.compiled, log, found.difference)
+        return log is not None and not agree_at(found.eager, log, found.difference)
 
     def cures(self, text: str, found: Found, plan: dict[str, Any], **change: Any) -> bool:
         """Whether a compiled run with this change to its request sees what eager sees at the look of the difference."""

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
+import torch.utils.checkpoint
 from torch._dynamo import eval_frame
 
 from ..places import place_of
@@ -153,7 +154,7 @@ class Boundaries:
             self._nested.add(_function(frame))
             lane.depth += 1
             return lambda: self._leave_inner(lane)
-        if lane.in_backward and _function(frame) in self._nested:
+        if lane.in_backward and (_function(frame) in self._nested or _is_recomputed(frame)):
             return self._made_eager(lane.numbered(lane.calls))  # as a part of the call whose forward is recomputed
         return self._enter_outermost(lane, frame)
 
@@ -358,6 +359,15 @@ def _function(frame: types.FrameType | None) -> int:
     """The identity of the code that a wrapper runs; 0 if it is not known."""
     fn = locals_of(frame).get("fn") if frame is not None else None
     return id(getattr(getattr(fn, "__func__", fn), "__code__", fn))
+
+
+def _is_recomputed(frame: types.FrameType | None) -> bool:
+    """Whether a checkpoint runs its forward again: such a call is no boundary, and what it gives is seen in the gradients."""
+    while frame is not None:
+        if frame.f_code.co_filename == torch.utils.checkpoint.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_module(name: str) -> bool:

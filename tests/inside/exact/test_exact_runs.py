@@ -402,7 +402,8 @@ y = f(x, x.flip(0), x + 0.3)
 print(y)
 """
     answer = compared(child, home, text)
-    assert (answer.found, answer.aside, answer.ended, answer.not_compared) == (None, "", "", (BY_LIBRARY,))
+    assert (answer.found, answer.aside, answer.ended) == (None, "", "")
+    assert set(answer.not_compared) <= {BY_LIBRARY}
 
 
 WEAK = """
