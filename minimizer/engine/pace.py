@@ -9,10 +9,11 @@ LATEST = 8
 
 
 class Pace:
-    """Seconds that the child took to start, torch imported, and those of the latest trials. Thread-safe."""
+    """Seconds that the child took to start, torch imported, those of its first compilation, and of the latest trials. Thread-safe."""
 
     def __init__(self) -> None:
         self.start = 0.0
+        self._first: float | None = None
         self._trials: deque[float] = deque(maxlen=LATEST)
 
     @property
@@ -20,6 +21,13 @@ class Pace:
         """Seconds of the slowest of the latest trials; those of the start before there was one."""
         return max(tuple(self._trials), default=self.start)
 
-    def ended(self, seconds: float) -> None:
-        """Record a trial that ended before its timeout."""
+    @property
+    def cold(self) -> float:
+        """Seconds of a trial without a warm cache: of the first, or of the latest where they take longer."""
+        return max(self._first or 0.0, self.trial)
+
+    def ended(self, seconds: float, *, compiles: bool = True) -> None:
+        """Record a trial that ended before its timeout; ``compiles``: it builds kernels."""
         self._trials.append(seconds)
+        if compiles and self._first is None:
+            self._first = seconds

@@ -13,7 +13,7 @@ from minimizer.vocabulary import Kind
 TRIALS_TO_WRITE = 8
 """Trials, one after another, that climb the ladder of backends and write the repro."""
 MARGIN = 1.25
-"""Clean runs compile without a warm cache or precompiled headers, but import less than the child."""
+"""A machine has more to do at one time than at another."""
 WRITE_SECONDS = 60.0
 """Most seconds for which a job that was cancelled goes on, to write its repro."""
 BLAME_SHARE = 0.9
@@ -21,10 +21,10 @@ BLAME_SHARE = 0.9
 
 
 def to_verify(pace: Pace, kind: Kind | None) -> float:
-    """Seconds for the clean runs of a repro: each starts torch and compiles, and they share the cores."""
+    """Seconds for the clean runs of a repro: each starts torch and compiles with an empty cache, and they share the cores."""
     rounds = math.ceil((VERIFY_RUNS + 1) / len(os.sched_getaffinity(0)))
     hangs = REPRO_SECONDS if kind is Kind.HANG else 0.0  # each compiled run waits for the hang
-    return MARGIN * rounds * (pace.start + pace.trial) + hangs
+    return MARGIN * rounds * (pace.start + pace.cold) + hangs
 
 
 def to_finish(pace: Pace, kind: Kind | None) -> float:

@@ -25,6 +25,8 @@ from minimizer.engine.child.wire import Message
 from minimizer.engine.pace import Pace
 from minimizer.errors import ChildFailed, WorkerTrouble
 
+JUDGE = "judge"
+"""The task that compiles a candidate and compares it with eager."""
 RERUN, EXACT = "rerun", "exact_run"
 """Tasks that run a whole script."""
 LATE_SECONDS = 30.0
@@ -78,7 +80,7 @@ class Executor:
         requests: Sequence[Message],
         *,
         timeout: float,
-        op: str = "judge",
+        op: str = JUDGE,
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[Outcome]:
         """Run trials, at most ``jobs`` in parallel; their outcomes in order. ``watchdog`` makes one for each."""
@@ -89,7 +91,7 @@ class Executor:
         requests: Sequence[Message],
         *,
         timeout: float,
-        op: str = "judge",
+        op: str = JUDGE,
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[list[Outcome]]:
         """Run trials that may compile several times; for each, the outcomes of all its compilations, at least one.
@@ -164,7 +166,7 @@ class Executor:
                     if not is_last and _was_killed(end, watching):
                         raise _Killed
                     if not end.timed_out:
-                        self._pace.ended(time.monotonic() - began)
+                        self._pace.ended(time.monotonic() - began, compiles=op == JUDGE)
                     return transcript.outcomes(message["end"], watching.seen() if watching is not None else None)
                 transcript.hear(message["message"], task.taken)
             if not is_last and (task.life.was_killed or task.life.is_end_unknown):

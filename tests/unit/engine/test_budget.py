@@ -210,6 +210,19 @@ def test_what_is_held_back_is_what_this_machine_takes() -> None:
     assert to_verify(clock.pace, Kind.WRONG_OUTPUT) < idle, "the latest count"
 
 
+def test_what_is_held_back_for_clean_runs_goes_by_a_cold_cache() -> None:
+    """A reduction ends with trials of what was compiled before; a clean process compiles everything anew."""
+    clock = Clock(900)
+    clock.pace.start = 3.0
+    clock.pace.ended(0.5, compiles=False)  # a run of the script on eager's kernels
+    clock.pace.ended(9.0)
+    cold = to_verify(clock.pace, Kind.WRONG_OUTPUT)
+    for _ in range(20):
+        clock.pace.ended(0.2)
+    assert to_verify(clock.pace, Kind.WRONG_OUTPUT) == cold
+    assert to_finish(clock.pace, Kind.WRONG_OUTPUT) < cold + 9.0
+
+
 SCRIPT = """\
 import torch
 
