@@ -67,7 +67,6 @@ class Found:
     is_cured_by_reset: bool = False
     is_reused: bool = False
     """Whether the call reused code that was compiled for an earlier one."""
-    cured_by: tuple[str, ...] = ()
     library: bool = False
     """Whether torch's own modules, too, were told that they are compiled where they were not."""
     is_by_library: bool = False
