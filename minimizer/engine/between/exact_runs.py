@@ -241,7 +241,12 @@ class ExactRuns:
             units = _between(difference)
             if units is None:
                 found = Found(difference, 0, 0, eager, compiled, noise, library=self._library, modules=self._modules)
-                confirmed = self._confirmed(text, plan, found)
+                again = self._seen_again(text, plan, found)
+                if again is None:
+                    break
+                if again.index != difference.index:
+                    continue  # what came first moves without the compiler as well
+                confirmed = self._confirmed(text, plan, replace(found, difference=again))
                 if confirmed is not None:
                     self._excused.update(seen.excused)
                     return confirmed
@@ -273,7 +278,7 @@ class ExactRuns:
     def _confirmed(self, text: str, plan: dict[str, Any], found: Found) -> Found | None:
         """Find the call without which a difference goes away, all others compiled as before, if there is one."""
         last = _last_call(found.compiled, found.difference)
-        if last == 0 or not self._shows_again(text, plan, found):
+        if last == 0:
             return None
         found = replace(found, shown=tuple(plan.get("shown", ())))
 
@@ -299,14 +304,22 @@ class ExactRuns:
             is_reused=_is_reused(found.compiled, first),
         )
 
-    def _shows_again(self, text: str, plan: dict[str, Any], found: Found) -> bool:
-        """Whether two more runs differ in the same way, each with the machine's shared folders to itself."""
+    def _seen_again(self, text: str, plan: dict[str, Any], found: Found) -> Difference | None:
+        """What of a difference two more runs show as well, each with the machine's shared folders to itself; None if nothing.
+
+        What moves between the two eager runs is noise from then on, so the difference may be a later one than before.
+        """
         eager = self._log(text, {**plan, "eager": ALL, **_as_heavy(found.eager, found.compiled)})
         compiled = self._log(text, plan)
         if eager is None or compiled is None:
-            return False
-        again, known = first_difference(eager, compiled, found.noise), found.difference
-        return again is not None and (again.index, again.first.path) == (known.index, known.first.path)
+            return None
+        found.noise.learn(found.eager, eager)
+        known = first_difference(found.eager, found.compiled, found.noise)
+        again = first_difference(eager, compiled, found.noise)
+        if known is None or again is None or again.index != known.index:
+            return None
+        both = tuple(change for change in known.changes if change.path in again.paths)
+        return replace(known, changes=both) if both else None
 
     def _is_by_library(self, text: str, found: Found) -> bool:
         """Whether eager returns something else there once torch's own modules are told that they are compiled."""
