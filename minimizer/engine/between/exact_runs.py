@@ -241,12 +241,12 @@ class ExactRuns:
             units = _between(difference)
             if units is None:
                 found = Found(difference, 0, 0, eager, compiled, noise, library=self._library, modules=self._modules)
-                again = self._seen_again(text, plan, found)
-                if again is None:
+                lasting = self._seen_again(text, plan, found)
+                if lasting is None:
                     break
-                if again.index != difference.index:
+                if lasting.index != difference.index:
                     continue  # what came first moves without the compiler as well
-                confirmed = self._confirmed(text, plan, replace(found, difference=again))
+                confirmed = self._confirmed(text, plan, replace(found, difference=lasting))
                 if confirmed is not None:
                     self._excused.update(seen.excused)
                     return confirmed
