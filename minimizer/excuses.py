@@ -236,6 +236,11 @@ _STATE = (
         "a recorded graph may compute in another order than Python did",
     ),
     Excuse(
+        "exact_recomputed", "state",
+        "Calls that a checkpoint makes again in a backward are compared in the gradients and the state after it, not one by one",
+        "compiled code recomputes within its own graph, where it makes no call",
+    ),
+    Excuse(
         "exact_unreadable", "state",
         "Tensors whose values cannot be read without running code of their class are compared by what they hold",
         "the observer runs none of the script's code",

@@ -44,6 +44,7 @@ OF_OBSERVER = {
     "unreadable": excused("exact_unreadable").rule,
     "machine": excused("exact_machine").rule,
     "observer": excused("exact_observer").rule,
+    "recomputed": excused("exact_recomputed").rule,
     "files": excused("exact_output").rule,
     "printed": excused("exact_output").rule,
 }

@@ -38,7 +38,7 @@ from .process import modes, state
 from .reach import locals_of, user_frames
 from .stances import Forced
 from .tensors import TensorWords
-from .unseen import IN_THREADS, LOOKS, Unseen
+from .unseen import IN_THREADS, LOOKS, RECOMPUTED, Unseen
 from .written import Written
 
 LIGHT_UNITS = 4096
@@ -63,7 +63,8 @@ class Boundaries:
         before: called with the number of each call before it runs.
         on_look: called with each look: a description of the boundary, and the entries by path.
         forced: runs calls without the compiler.
-        inside: the surroundings in which a unit runs, given its number and whether it is a ``call``, an ``eager call`` or a ``backward``.
+        inside: the surroundings in which a unit runs, given its number and what it is: a ``call``, an ``eager call``, a
+            ``backward``, or a ``recomputation`` within one.
         words: describes tensors.
         unseen: counts what is not looked at.
         is_dense: whether the looks are to tell which item of a large container differs, and trust no tensor's version.
@@ -155,7 +156,8 @@ class Boundaries:
             lane.depth += 1
             return lambda: self._leave_inner(lane)
         if lane.in_backward and (_function(frame) in self._nested or _is_recomputed(frame)):
-            return self._made_eager(lane.numbered(lane.calls))  # as a part of the call whose forward is recomputed
+            self.unseen.add(RECOMPUTED, f"call {lane.numbered(lane.calls)}")
+            return self._enter_recomputed(lane)
         return self._enter_outermost(lane, frame)
 
     def _enter_outermost(self, lane: Lane, frame: types.FrameType | None) -> Callable[[], None]:
@@ -186,6 +188,18 @@ class Boundaries:
             said = {"compiled": _frames() - frames, "raised": type(error) if raised else None}
             del held, error
             self._boundary(lane, "call", "exit", unit, number, frame, roots, said)
+
+        return leave
+
+    def _enter_recomputed(self, lane: Lane) -> Callable[[], None]:
+        """Enter a call as a part of the one whose forward is recomputed: no boundary."""
+        again = self._made_eager(lane.numbered(lane.calls))
+        surroundings = self._inside(lane.numbered(lane.units), "recomputation")
+        surroundings.__enter__()
+
+        def leave() -> None:
+            surroundings.__exit__(None, None, None)
+            again()
 
         return leave
 

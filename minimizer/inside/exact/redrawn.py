@@ -11,6 +11,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
 
 from ..referee.perturbation import Perturbation
 from .tensors import TensorWords, Words, is_readable, plain
@@ -33,10 +34,15 @@ class RedrawnGraphs:
         """The surroundings of a unit: those of a ``backward`` redraw it, in a ``call`` its graphs do."""
         before, self._acts = self._acts, unit in self._units
         try:
-            with self._mode if self._acts and what == "backward" else contextlib.nullcontext():
+            with self._mode if self._acts and what == "backward" else self.of_python():
                 yield
         finally:
             self._acts = before
+
+    def of_python(self) -> AbstractContextManager[object]:
+        """The surroundings of a compiled call within a backward: Dynamo compiles nothing while a mode of operators is on."""
+        is_on = _get_current_dispatch_mode() is self._mode
+        return _pop_mode_temporarily() if is_on else contextlib.nullcontext()
 
     def of_graph(self) -> AbstractContextManager[object]:
         """The surroundings of a graph's run."""

@@ -290,3 +290,29 @@ def test_other_roundings_of_a_graph_are_shown_and_counted_and_hide_no_fault(chil
 def test_a_constant_that_is_wrong_by_little_is_no_other_rounding(child: Executor, home: Path) -> None:
     found = compared(child, home, OTHER.format(fault="", traced="(x + y) * 0.30002", broken="")).found
     assert found is not None and found.call == 1
+
+
+CHECKPOINTED = """
+import torch
+from torch.utils.checkpoint import checkpoint
+priority = {"caption": 1, "vqa": 1}
+@torch.compile
+def scaled(x):
+    return (x.sin() * (1.0 if list(priority)[0] == "caption" else 100.0)).exp()
+x = torch.ones(3, requires_grad=True)
+for step in range(2):
+    loss = checkpoint(scaled, x, use_reentrant=False).sum()
+    FAULT
+    loss.backward()
+"""
+"""A region whose forward is made again in the backward."""
+
+
+@pytest.mark.needs_excuse("exact_recomputed")
+@pytest.mark.fault_behind("exact_recomputed")
+def test_a_call_that_a_checkpoint_makes_again_is_no_fault_and_hides_none(child: Executor, home: Path) -> None:
+    answer = compared(child, home, CHECKPOINTED.replace("FAULT", "pass"))
+    assert (answer.found, answer.ended) == (None, "")
+    assert "exact_recomputed" in {one.rule for one in answer.excused}
+    found = compared(child, home, CHECKPOINTED.replace("FAULT", 'priority["caption"] = priority.pop("caption")')).found
+    assert found is not None and "grad" in found.difference.first.path
