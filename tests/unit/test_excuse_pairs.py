@@ -12,7 +12,7 @@ from minimizer.excuses import EXCUSES
 SCRIPTS = ROOT / "tests" / "quality" / "excuses"
 PENDING = {
     # Bounds of exact runs.
-    "exact_unconfirmed", "exact_parted", "exact_sampled", "exact_threads", "exact_truncated", "exact_no_answer", "exact_not_asked",
+    "exact_parted", "exact_sampled", "exact_threads", "exact_truncated", "exact_no_answer", "exact_not_asked",
     "exact_looks", "exact_unreadable", "exact_machine", "exact_observer", "exact_output", "state_not_compared",
     # Need a second process, a GPU or compiled autograd.
     "communicates", "captured", "gradients_with_hooks", "cotangents_unseen", "ranks_unwatched", "child_processes",

@@ -486,16 +486,6 @@ def test_a_fault_in_low_precision_is_one(child: Executor, home: Path) -> None:
     assert found is not None and found.call == 2
 
 
-def test_a_difference_that_does_not_stand_up_to_further_runs_is_told(
-    child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ExactRuns, "_shows_again", lambda *_: False)
-    answer = compared(child, home, LOST)
-    assert answer.found is None
-    assert answer.ended.startswith("call 1 (line 9)")
-    assert answer.not_compared == (f"what lies between graphs from {answer.ended}",)
-
-
 def test_a_healthy_script_takes_two_runs(child: Executor, home: Path) -> None:
     assert compared(child, home, HEALTHY["training"]).runs == 2
 

@@ -1,42 +1,58 @@
-"""What is left of a difference after further runs, one of which shows that a part of it moves by itself."""
+"""What is left of a difference after further runs: one that moves by itself in some of them, or comes only once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from minimizer.engine.between.exact_runs import ALL, ExactRuns
-from minimizer.engine.child.exact_log import ExactLog, Look
+import pytest
+
+from minimizer.engine.between.exact_runs import UNCONFIRMED, Answer, ExactRuns
+from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 
+State = dict[str, Entry]
+
 
 class Runs:
-    """A script whose compiled call loses an item, and whose ``id`` is another number in some runs: here, after the first two."""
+    """Runs of a script with one call, of which ``eager`` and ``compiled`` say what the nth one sees, from 1."""
 
-    def __init__(self) -> None:
-        self.eager_runs = 0
+    def __init__(self, eager: Callable[[int], State], compiled: Callable[[int], State]) -> None:
+        self._sees = {True: eager, False: compiled}
+        self._made = {True: 0, False: 0}
 
     def judge(self, requests: Sequence[dict[str, Any]], **_: object) -> list[Outcome]:
-        return [Outcome(ending=Ending.SAME, exact=self._log(request)) for request in requests]
+        return [Outcome(ending=Ending.SAME, exact=self._log("eager" in request)) for request in requests]
 
-    def _log(self, request: dict[str, Any]) -> ExactLog:
-        is_eager = request.get("eager") == ALL
-        self.eager_runs += is_eager
-        number = self.eager_runs if is_eager and self.eager_runs > 2 else 1 if is_eager else 2
-        state = {
-            "id": {"type": "int", "value": str(number)},
-            "items": {"type": "list", "length": "1" if "eager" in request else "0"},
-        }
-        looks = [
-            Look(event=event, unit=1, number=1, full=True, changed=changed)
-            for event, changed in (("call entry", {}), ("call exit", state), ("end", {}))
-        ]
+    def _log(self, is_eager: bool) -> ExactLog:
+        self._made[is_eager] += 1
+        state = self._sees[is_eager](self._made[is_eager])
+        seen = (("call entry", {}), ("call exit", state), ("end", {}))
+        looks = [Look(event=event, unit=1, number=1, full=True, changed=changed) for event, changed in seen]
         return ExactLog(looks=looks, calls=1)
 
 
-def test_an_id_that_two_eager_runs_share_by_chance_does_not_hide_what_is_lost() -> None:
-    found = ExactRuns(cast(Executor, Runs()), Path("script.py"), timeout=1).compare("").found
+def compared(runs: Runs) -> Answer:
+    return ExactRuns(cast(Executor, runs), Path("script.py"), timeout=1, line_of=lambda _: "line 9").compare("")
+
+
+def state(number: int, length: int) -> State:
+    return {"id": {"type": "int", "value": str(number)}, "items": {"type": "list", "length": str(length)}}
+
+
+@pytest.mark.fault_behind("exact_unconfirmed")
+def test_an_id_that_two_eager_runs_share_by_chance_does_not_hide_an_item_that_is_lost() -> None:
+    found = compared(Runs(lambda run: state(max(1, run - 1), 1), lambda _: state(7, 0))).found
     assert found is not None and found.call == 1
     assert found.difference.paths == {"items"}
+
+
+@pytest.mark.needs_excuse("exact_unconfirmed")
+def test_a_difference_that_comes_only_once_is_told_and_no_fault() -> None:
+    answer = compared(Runs(lambda _: state(1, 1), lambda run: state(1, min(1, run - 1))))
+    assert answer.found is None
+    assert answer.ended == f"call 1 (line 9) on: {UNCONFIRMED}"
+    assert answer.not_compared == (f"what lies between graphs from {answer.ended}",)
+    assert [one.rule for one in answer.excused] == ["exact_unconfirmed"]
