@@ -19,25 +19,41 @@ MinimizerError
 from __future__ import annotations
 
 import errno
+from typing import ClassVar
 
 EXHAUSTED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EROFS})
 """Errors of the operating system that are the machine's, whoever meets them."""
 
 
 class MinimizerError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package.
+
+    ``status``, ``slug`` and ``retry_after``: what the service answers a client that has caused it, by HTTP status, stable name and
+    seconds to wait; without a slug it is a fault of the service itself. The message is for that client as well.
+    """
+
+    status: ClassVar[int] = 500
+    slug: ClassVar[str] = ""
+    retry_after: ClassVar[int | None] = None
 
 
 class UserError(MinimizerError):
     """The input is at fault. The message says what is wrong and what to do next."""
 
+    status = 422
+    slug = "invalid-input"
+
 
 class InvalidScript(UserError):
     """The script cannot be taken: empty, too large, not text, not Python."""
 
+    slug = "invalid-script"
+
 
 class InvalidOption(UserError):
     """An option is unknown or its value is out of range; ``names``: which options, where that is known."""
+
+    slug = "invalid-option"
 
     def __init__(self, message: str, *names: str) -> None:
         super().__init__(message)
@@ -69,6 +85,8 @@ class MemoryExceeded(BudgetExceeded):
 
 class Busy(MinimizerError):
     """Too many others ask for the same at the moment; the same again may do soon."""
+
+    status, slug, retry_after = 503, "busy", 5
 
 
 class Cancelled(MinimizerError):

@@ -18,22 +18,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, Operationa
 from sqlalchemy.exc import TimeoutError as AllConnectionsTaken
 from werkzeug.exceptions import HTTPException, InternalServerError, RequestEntityTooLarge
 
-from minimizer.errors import Busy, InvalidOption, InvalidScript, UserError
-from minimizer.store import (
-    IdempotencyConflict,
-    InvalidCursor,
-    JobActive,
-    NothingToSkip,
-    NotInGroup,
-    QueueFull,
-    QuotaExceeded,
-    UnknownArtifact,
-    UnknownFailure,
-    UnknownJob,
-    UnknownProject,
-    UnknownToken,
-    UnknownWebhook,
-)
+from minimizer.errors import MinimizerError
 
 log = logging.getLogger(__name__)
 
@@ -75,46 +60,9 @@ def problem_of(error: Exception) -> Problem | None:
     match error:
         case Problem():
             return error
-        case InvalidScript():
-            return Problem(422, "invalid-script", str(error))
-        case InvalidOption():
-            return Problem(422, "invalid-option", str(error))
-        case InvalidCursor():
-            return Problem(
-                422,
-                "invalid-cursor",
-                "The cursor is not one of ours: take it from the Link header or from next_cursor.",
-            )
-        case IdempotencyConflict():
-            return Problem(
-                422, "idempotency-conflict", "This Idempotency-Key was used for another script or other options."
-            )
-        case UnknownJob():
-            return Problem(404, "unknown-job", "There is no job with this id. It may have been deleted.")
-        case UnknownFailure():
-            return Problem(404, "unknown-failure", "No job has failed in this way. The list is under /api/v1/failures.")
-        case NotInGroup():
-            return Problem(409, "not-in-group", f"{str(error)[:1].upper()}{str(error)[1:]}.")
-        case UnknownProject():
-            return Problem(404, "unknown-project", str(error))
-        case UnknownArtifact():
-            return Problem(
-                404, "unknown-artifact", "The job has no artifact of this name; the list is under artifacts."
-            )
-        case NothingToSkip():
-            return Problem(409, "nothing-to-skip", str(error))
-        case JobActive():
-            return Problem(409, "job-active", str(error))
-        case QueueFull():
-            return Problem(429, "queue-full", str(error), {"Retry-After": "30"})
-        case QuotaExceeded():
-            return Problem(429, "quota-exceeded", str(error), {"Retry-After": "30"})
-        case UnknownToken():
-            return Problem(404, "unknown-token", str(error))
-        case UnknownWebhook():
-            return Problem(404, "unknown-webhook", str(error))
-        case Busy():
-            return Problem(503, "busy", str(error), {"Retry-After": "5"})
+        case MinimizerError() if error.slug:
+            headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+            return Problem(error.status, error.slug, str(error), headers)
         case DBAPIError() if _is_full(error):
             log.error("the disk of the database is full", exc_info=error)
             return Problem(
@@ -133,8 +81,6 @@ def problem_of(error: Exception) -> Problem | None:
             return Problem(
                 503, "unavailable", "The database does not answer at the moment. Try again soon.", {"Retry-After": "5"}
             )
-        case UserError():
-            return Problem(422, "invalid-input", str(error))
     return None
 
 

@@ -12,15 +12,19 @@ class StoreError(MinimizerError):
 class UnknownJob(StoreError):
     """No job has this id."""
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"there is no job {job_id!r}")
+    status, slug = 404, "unknown-job"
+
+    def __init__(self) -> None:
+        super().__init__("There is no job with this id. It may have been deleted.")
 
 
 class UnknownArtifact(StoreError):
     """The job has no artifact of this name (yet)."""
 
-    def __init__(self, job_id: str, name: str) -> None:
-        super().__init__(f"job {job_id} has no artifact {name!r}")
+    status, slug = 404, "unknown-artifact"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The job has no artifact {name!r}; the list is under artifacts.")
 
 
 class ArtifactTooLarge(StoreError):
@@ -33,19 +37,25 @@ class ArtifactTooLarge(StoreError):
 class InvalidCursor(StoreError):
     """The page cursor is not one that the store has returned."""
 
+    status, slug = 422, "invalid-cursor"
+
     def __init__(self) -> None:
-        super().__init__("the cursor is not valid: take it from the 'next' link of the page before")
+        super().__init__("The cursor is not one of ours: take it from the Link header or from next_cursor.")
 
 
 class IdempotencyConflict(StoreError):
     """The idempotency key was used before, for another job."""
 
+    status, slug = 422, "idempotency-conflict"
+
     def __init__(self) -> None:
-        super().__init__("this idempotency key belongs to a job with another script or other options: use a new key")
+        super().__init__("This Idempotency-Key was used for another script or other options.")
 
 
 class QueueFull(StoreError):
     """The queue has reached its limit of waiting jobs."""
+
+    status, slug, retry_after = 429, "queue-full", 30
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"{limit:,} jobs are waiting, which is the limit: try again later")
@@ -53,6 +63,8 @@ class QueueFull(StoreError):
 
 class QuotaExceeded(StoreError):
     """The submitter has reached the limit of open jobs."""
+
+    status, slug, retry_after = 429, "quota-exceeded", 30
 
     def __init__(self, name: str, limit: int) -> None:
         super().__init__(
@@ -62,6 +74,8 @@ class QuotaExceeded(StoreError):
 
 class UnknownProject(UserError):
     """There is no project of this name, or the caller may not see it."""
+
+    status, slug = 404, "unknown-project"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no project {name!r} that is open to you")
@@ -84,12 +98,16 @@ class UnknownUser(UserError):
 class UnknownToken(UserError):
     """There is no token with this id."""
 
+    status, slug = 404, "unknown-token"
+
     def __init__(self, token_id: str) -> None:
         super().__init__(f"there is no token {token_id!r}")
 
 
 class UnknownWebhook(UserError):
     """There is no webhook with this id."""
+
+    status, slug = 404, "unknown-webhook"
 
     def __init__(self, webhook_id: str) -> None:
         super().__init__(f"there is no webhook {webhook_id!r}")
@@ -125,19 +143,25 @@ class InvalidName(UserError):
 class UnknownFailure(StoreError):
     """No group of failures has this name."""
 
+    status, slug = 404, "unknown-failure"
+
     def __init__(self, signature: str) -> None:
-        super().__init__(f"no failure {signature}")
+        super().__init__(f"No job has failed as {signature}. The list is under /api/v1/failures.")
 
 
 class NotInGroup(StoreError):
     """A split must name some, but not all, of the group's own jobs."""
 
+    status, slug = 409, "not-in-group"
+
     def __init__(self, signature: str) -> None:
-        super().__init__(f"name some of the jobs of {signature}, but not all, and no others")
+        super().__init__(f"Name some of the jobs of {signature}, but not all, and no others.")
 
 
 class JobActive(StoreError):
     """A running job can be neither deleted nor retried."""
+
+    status, slug = 409, "job-active"
 
     def __init__(self, job_id: str, wanted: str) -> None:
         super().__init__(f"job {job_id} is running: cancel it, and {wanted} when it has ended")
@@ -145,6 +169,8 @@ class JobActive(StoreError):
 
 class NothingToSkip(StoreError):
     """The job is at no step that its owner may skip, or not at the one that was named."""
+
+    status, slug = 409, "nothing-to-skip"
 
     def __init__(self, job_id: str, step: str | None, current: str | None) -> None:
         if current is not None:

@@ -79,12 +79,12 @@ class Submissions:
         """
         asked = [prepare(job) for job in jobs]
         try:
-            return self._submit(asked, idempotency_key, project, by, force)
+            return self._stored(asked, idempotency_key, project, by, force)
         except IntegrityError:
             if idempotency_key is None:
                 raise
             # The same key was submitted concurrently and the other transaction won: its job can be found now.
-            return self._submit(asked, idempotency_key, project, by, force)
+            return self._stored(asked, idempotency_key, project, by, force)
 
     def retry(self, job_id: str, budget: int | None = None, *, max_open_jobs: int | None = None) -> Job:
         """Queue an ended job again; a waiting job is unchanged.
@@ -122,7 +122,7 @@ class Submissions:
         blobs.collect(self._database, shas)
         return view(row)
 
-    def _submit(
+    def _stored(
         self, jobs: Sequence[Prepared], key: str | None, project: str, by: Submitter, force: bool
     ) -> list[tuple[Job, bool]]:
         with self._database.write() as session:

@@ -232,7 +232,7 @@ def _check(who: Identity, need: Need | None, store: Store) -> None:
         raise Problem(403, "read-only", "This token may only read. Make one with the scope 'write'.")
     job_id: Any = (request.view_args or {}).get("job_id")
     if job_id is not None and not who.sees(store.project_of(job_id)):
-        raise UnknownJob(job_id)
+        raise UnknownJob
     if need is Need.WRITE and not who.may_write:
         raise Problem(403, "read-only", "A viewer may look at jobs, not change them.")
 

@@ -103,7 +103,7 @@ _SUBMIT_RESPONSES: dict[Any, Any] = {
 )
 def submit_job() -> Response:
     submission, handling = _submission()
-    ((job, _),) = _submit([submission], handling.project, handling.force)
+    ((job, _),) = _taken([submission], handling.project, handling.force)
     response = jsonify(_body(job).model_dump(mode="json"))
     response.headers["Location"] = url_for("api.get_job", job_id=job.id)
     if job.status.is_final:
@@ -129,7 +129,7 @@ def submit_batch(body: BatchBody) -> tuple[dict[str, Any], int]:
             problem = problem_of(error)
             assert problem is not None
             raise Problem(problem.status, problem.slug, f"jobs.{index}: {problem.detail}") from None
-    answers = _submit(submissions, body.project, body.force)
+    answers = _taken(submissions, body.project, body.force)
     audit.made(*(job.id for job, _ in answers))
     return JobsBody(jobs=_bodies([job for job, _ in answers]), next_cursor=None).model_dump(mode="json"), 202
 
@@ -254,7 +254,7 @@ def _bodies(jobs: Sequence[Job]) -> list[JobBody]:
     return [job_body(job, failure=groups.get(job.id)) for job in jobs]
 
 
-def _submit(submissions: list[Submission], project: str | None, force: bool) -> list[tuple[Job, bool]]:
+def _taken(submissions: list[Submission], project: str | None, force: bool) -> list[tuple[Job, bool]]:
     here = service()
     key = request.headers.get("Idempotency-Key")
     if key is not None and not 0 < len(key) <= MAX_IDEMPOTENCY_KEY:

@@ -37,7 +37,7 @@ def joined(script: bytes, draft: Draft, store: Store, sees: Callable[[str], bool
     job = store.job(draft.base)
     packed = store.archive(job.id)
     if packed is None or not sees(job.project):
-        raise UnknownJob(draft.base)
+        raise UnknownJob
     draft = _beside(replace(draft, filename=job.filename, main=job.filename), job, store)
     if not script.strip():
         return script, draft

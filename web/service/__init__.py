@@ -131,17 +131,12 @@ class Service:
             Problem: 409, a request under this key is being worked on.
         """
         with self.in_flight.only_one(None if idempotency_key is None else (project, by.name, idempotency_key)):
-            return self._submit(submissions, project, by, idempotency_key, force)
-
-    def _submit(
-        self, submissions: Sequence[Submission], project: str, by: Submitter, idempotency_key: str | None, force: bool
-    ) -> list[tuple[Job, bool]]:
-        jobs = [_new_job(one) for one in submissions]
-        answers = self.store.submit_many(jobs, idempotency_key, project=project, by=by, force=force)
-        for job, created in answers:
-            if created:
-                self.ring(job)
-        return answers
+            jobs = [_new_job(one) for one in submissions]
+            answers = self.store.submit_many(jobs, idempotency_key, project=project, by=by, force=force)
+            for job, created in answers:
+                if created:
+                    self.ring(job)
+            return answers
 
     def retest(self, failure: str, submission: Submission, by: Submitter, actor: str, projects: Projects) -> Job:
         """Store a job that tells a group of failures how it ends, then ring."""

@@ -194,7 +194,7 @@ def find(session: Session, job_id: str, *, lock: bool = False) -> JobRow:
         query = select(JobRow).where(JobRow.id == job_id)
         row = session.scalars(query.with_for_update(of=JobRow) if lock else query).one_or_none()
     if row is None:
-        raise UnknownJob(job_id)
+        raise UnknownJob
     return row
 
 

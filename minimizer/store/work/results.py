@@ -216,7 +216,7 @@ def _find_artifact(session: Session, job_id: str, name: str) -> ArtifactInfo:
     query = _ARTIFACTS.where(ArtifactRow.job_number == number, ArtifactRow.name == bounds.text(name, 255))
     found = session.execute(query).one_or_none()
     if found is None:
-        raise UnknownArtifact(job_id, name)
+        raise UnknownArtifact(name)
     return _info(*found)
 
 
