@@ -244,6 +244,9 @@ class ExactRuns:
                 found = Found(difference, 0, 0, eager, compiled, noise, library=self._library, modules=self._modules)
                 lasting = self._seen_again(text, plan, found)
                 if lasting is None:
+                    seen = compared(eager, compiled, noise)
+                    if seen.difference is None:
+                        return self._ended(seen)  # all of it moves without the compiler as well
                     break
                 if lasting.index != difference.index:
                     continue  # what came first moves without the compiler as well

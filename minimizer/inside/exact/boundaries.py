@@ -502,8 +502,8 @@ def traced_packages(is_own: Callable[[str], bool]) -> list[str]:
     return sorted(found)[:MOST_PACKAGES]
 
 
-OURS = ("torch", "minimizer", "inside")
-"""Packages whose modules are never looked at as the script's own."""
+OURS = ("torch", "minimizer", __name__.partition(".")[0])
+"""Packages whose modules are never looked at as the script's own; this one has a name of its own in the child."""
 MOST_PACKAGES = 200
 """Modules of packages that are looked at."""
 

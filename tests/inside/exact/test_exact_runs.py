@@ -198,6 +198,16 @@ FAULTS = {
     "skipped": (SKIPPED, "raised", "call exit", 1),
 }
 HEALTHY = {
+    "compiled_autograd": """
+        import torch
+        torch._dynamo.config.compiled_autograd = True
+        w = torch.ones(3, requires_grad=True)
+        w.register_hook(lambda grad: grad * 2)
+        @torch.compile
+        def step(x):
+            (x * w).sum().backward()
+        step(torch.ones(3))
+    """,
     "clocks_ids_and_draws": """
         import random, time, torch, uuid
         class Run:

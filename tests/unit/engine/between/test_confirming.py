@@ -56,3 +56,8 @@ def test_a_difference_that_comes_only_once_is_told_and_no_fault() -> None:
     assert answer.ended == f"call 1 (line 9) on: {UNCONFIRMED}"
     assert answer.not_compared == (f"what lies between graphs from {answer.ended}",)
     assert [one.rule for one in answer.excused] == ["exact_unconfirmed"]
+
+
+def test_what_moves_without_the_compiler_in_later_runs_only_is_no_open_question() -> None:
+    answer = compared(Runs(lambda run: state(max(1, run - 1), 1), lambda _: state(7, 1)))
+    assert (answer.found, answer.ended, answer.not_compared) == (None, "", ())
