@@ -33,12 +33,13 @@ from ..places import place_of
 from ..wire import Message
 from .lanes import Lane, Lanes
 from .leaves import Entry
-from .observe import DENSE_ITEMS, ITEMS, Look
+from .observe import Look
 from .process import modes, state
 from .reach import locals_of, user_frames
 from .stances import Forced
 from .tensors import TensorWords
 from .unseen import IN_THREADS, LOOKS, RECOMPUTED, Unseen
+from .walk import DENSE_ITEMS, ITEMS
 from .written import Written
 
 LIGHT_UNITS = 4096

@@ -1,12 +1,6 @@
-"""The walk over a script's observable objects: each by the shortest path that leads to it, described by a few strings.
+"""How each kind of object is described, by a few strings, and what can be reached from it.
 
-The walk runs none of the script's code: no ``__repr__``, ``__eq__``, ``__hash__``, property or ``__getattr__``. It keeps no
-references afterwards. It is bounded, and counts what it leaves out (`Unseen`). An error over an object is counted there too, and
-the walk goes on: nothing is ever raised into the script.
-
-Paths: ``a.b`` an attribute, ``a['k']`` and ``a[0]`` an item, ``a.<member>['k']`` a member of a set, ``a.<items>[1000:2000]`` the items of
-a large container that are only hashed, ``a.<rest>`` all that a full look has no room for, ``list(a)[0]`` and ``list(a.values())[0]`` a key
-that is an object, and its value.
+None of the script's code is run: no ``__repr__``, ``__eq__``, ``__hash__``, property or ``__getattr__``.
 """
 
 from __future__ import annotations
@@ -14,14 +8,13 @@ from __future__ import annotations
 import collections
 import functools
 import gc
-import hashlib
 import itertools
 import sys
 import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,24 +43,9 @@ from .reach import (
     written,
 )
 from .tensors import TensorWords
-from .unseen import MACHINE, WALK, Unseen
+from .unseen import MACHINE, Unseen
+from .walk import ITEMS, Walk
 
-Children = Iterable[tuple[str, Any]]
-
-MOST_ENTRIES = 50_000
-"""Most entries of one look; what is beyond is hashed."""
-MOST_VISITS = 200_000
-"""Most objects that one look visits, those that are hashed only included."""
-ITEMS = 1000
-"""Items of one container that are entries of their own; the others are hashed, in parts of so many."""
-DENSE_ITEMS = 20_000
-"""The same in a look that is to tell which item differs."""
-MOST_PARTS = 1000
-"""Most parts of one container that are hashed."""
-LONGEST_PATH = 1000
-"""Characters; the walk does not follow longer paths."""
-LONGEST_WORD = 1000
-"""Characters of what an entry says of one thing; the other end refuses a log with more (`ExactLog`)."""
 WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType, types.CellType)
 """Types whose identity is not observed: two equal objects may be one or two."""
 UNSEEN = (
@@ -94,8 +72,8 @@ PLAIN_CONTAINERS = (
 """Containers without attributes."""
 
 
-class Look:
-    """One walk over everything that can be reached from some roots; ``entries`` are the descriptions by path.
+class Look(Walk):
+    """A walk over everything that a script can observe from some roots.
 
     Args:
         is_own: whether a file is the script's own.
@@ -116,103 +94,11 @@ class Look:
         is_last: bool = False,
         is_shared: bool = False,
     ) -> None:
-        self._is_own, self._words, self._items, self._is_last = is_own, words, items, is_last
-        self._is_shared = is_shared
-        self._unseen = unseen if unseen is not None else Unseen()
-        self._paths: Any = {}
-        self._pending: collections.deque[tuple[str, Any]] = collections.deque()
-        self._later: collections.deque[Callable[[], None]] = collections.deque()
-        """What is hashed when all else has its path: aliases point to objects that have one of their own."""
-        self._digest: Any = None
-        """The hash that takes up entries, while objects are hashed only."""
-        self._alive: list[Any] = []
-        """Objects kept alive until the walk is over, so that no id is reused meanwhile."""
-        self.entries: dict[str, Entry] = {}
-        self.visits = 0
-
-    def add(self, roots: Children) -> Look:
-        """Walk these roots and all that can be reached from them; an object seen before is recorded as an alias."""
-        self._pending.extend(roots)
-        while self._pending:
-            if len(self.entries) >= MOST_ENTRIES:
-                self._postpone_rest()
-                break
-            path, value = self._pending.popleft()
-            if path not in self.entries:
-                self._visit(path, value)
-        return self
-
-    def put(self, path: str, entry: Entry) -> None:
-        """Add an entry, each word of it bounded: names of the script's attributes and classes may be of any length."""
-        path = path if len(path) <= LONGEST_PATH else bounded(path, LONGEST_PATH)
-        told = entry
-        if max(map(len, [*entry, *entry.values()]), default=0) > LONGEST_WORD:
-            told = {bounded(name, LONGEST_WORD): bounded(word, LONGEST_WORD) for name, word in entry.items()}
-        if self._digest is None:
-            self.entries[path] = told
-        else:
-            self._digest.update(repr((path, told)).encode("utf-8", "surrogatepass"))
-
-    def close(self) -> None:
-        """Hash what was put off, then drop all references that the walk has kept."""
-        while self._later:
-            self._later.popleft()()
-        self._alive.clear()
-        self._paths.clear()
-
-    # what is only hashed -------------------------------------------------------------------------------------------------
-
-    def _postpone_rest(self) -> None:
-        """Put off all that is still to be walked, by the root that it is reached from."""
-        by_root: dict[str, list[tuple[str, Any]]] = {}
-        for path, value in self._pending:
-            by_root.setdefault(path.partition(".")[0].partition("[")[0], []).append((path, value))
-        self._pending.clear()
-        for root, children in by_root.items():
-            self._postpone(f"{root}.<rest>", children)
-
-    def _postpone(self, path: str, children: Sequence[tuple[str, Any]]) -> None:
-        """Have one entry for these objects and all that can be reached from them: a hash, made when all others have theirs."""
-        self._later.append(
-            lambda: self.entries.update({path: {"type": "items", "value": f"#{self._hash_of(children)}"}})
-        )
-
-    def _hash_of(self, children: Iterable[tuple[str, Any]]) -> str:
-        outer = self._pending, self._digest
-        self._pending, self._digest = collections.deque(children), hashlib.blake2b(digest_size=8)
-        try:
-            while self._pending:
-                if self.visits >= MOST_VISITS:
-                    self._unseen.add(WALK, self._pending[0][0])
-                    break
-                self._visit(*self._pending.popleft())
-            return str(self._digest.hexdigest())
-        finally:
-            self._pending, self._digest = outer
-
-    def _hash_members(self, path: str, members: list[Any]) -> None:
-        """The entry for members of a set that have no label: a hash of each, as if it were alone, in sorted order."""
-        paths, hashes = self._paths, []
-        for part in members:
-            self._paths = collections.ChainMap({}, paths)
-            hashes.append(self._hash_of([("", part)]))
-        self._paths = paths
-        self.put(path, {"type": "members", "value": f"#{hashed(' '.join(sorted(hashes)).encode())}"})
+        super().__init__(unseen if unseen is not None else Unseen(), items=items)
+        self._is_own, self._words = is_own, words
+        self._is_last, self._is_shared = is_last, is_shared
 
     # one object ----------------------------------------------------------------------------------------------------------
-
-    def _visit(self, path: str, value: Any) -> None:
-        """Add the entry of an object. An error of ours is counted, and the object is not observed."""
-        self.visits += 1
-        if len(path) > LONGEST_PATH:
-            self._unseen.add(WALK, path)
-            return
-        try:
-            entry = self._enter(path, value)
-        except Exception:
-            self._unseen.error(path)
-            entry = {"unseen": "observer"}
-        self.put(path, entry)
 
     def _enter(self, path: str, value: Any) -> Entry:
         kind = type(value)
@@ -332,32 +218,6 @@ class Look:
         else:
             entry["items"] = f"#{hashed(repr(sorted(labels)).encode('utf-8', 'surrogatepass'))}"
         return self._with_fields(path, value, kind, entry)
-
-    def hold(self, path: str, name_of: Callable[[int], str], values: list[Any], what: str = "items") -> None:
-        """Walk the items of a container: `ITEMS` by themselves, and the others in parts, which are only hashed.
-
-        ``name_of``: the path of an item, by its place. ``what``: the name for the parts.
-        """
-        are_scalars = SCALARS.issuperset(map(type, values))
-        if self._digest is not None:
-            if are_scalars:
-                self._digest.update(_text_of(values))
-            else:
-                self._pending.extend((name_of(place), value) for place, value in enumerate(values))
-            return
-        for place, value in enumerate(values[: self._items]):
-            if are_scalars:
-                self.put(name_of(place), {"type": type(value).__name__, "value": scalar(value)})
-            else:
-                self._pending.append((name_of(place), value))
-        size = max(ITEMS, -(-len(values) // MOST_PARTS))
-        for start in range(self._items, len(values), size):
-            stop = min(start + size, len(values))
-            part = f"{path}.<{what}>[{start}:{stop}]"
-            if are_scalars:
-                self.put(part, {"type": "items", "value": f"#{hashed(_text_of(values[start:stop]))}"})
-            else:
-                self._postpone(part, [(name_of(place), values[place]) for place in range(start, stop)])
 
     def _with_fields(self, path: str, value: Any, kind: type, entry: Entry) -> Entry:
         """The entry of a container, with the attributes that a subclass gives it."""
@@ -543,14 +403,6 @@ def _labels(keys: list[Any]) -> list[str] | None:
     labels = [label(key) for key in keys]
     known = [text for text in labels if text is not None]
     return known if len(known) == len(labels) else None
-
-
-def _text_of(values: list[Any]) -> bytes:
-    """A text of scalars that is equal for equal ones."""
-    try:
-        return repr(values).encode("utf-8", "surrogatepass")
-    except ValueError:  # an int with too many digits
-        return " ".join(map(scalar, values)).encode("utf-8", "surrogatepass")
 
 
 def _is_iterator(kind: type) -> bool:

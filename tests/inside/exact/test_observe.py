@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from minimizer.engine.child.exact_log import ExactLog
-from minimizer.inside.exact import observe
+from minimizer.inside.exact import walk
 from minimizer.inside.exact.observe import Look
 from minimizer.inside.exact.tensors import TensorWords
 from minimizer.inside.exact.unseen import Unseen
@@ -193,7 +193,7 @@ def test_nan_equals_itself() -> None:
 
 
 def test_what_a_look_has_no_room_for_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(walk, "MOST_ENTRIES", 10)
     held = [[n] for n in range(100)]
     first = seen(x=held)
     assert len(first) < 20 and first["x.<rest>"]["type"] == "items"
@@ -203,8 +203,8 @@ def test_what_a_look_has_no_room_for_is_hashed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_walk_is_bounded_and_says_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "MOST_ENTRIES", 10)
-    monkeypatch.setattr(observe, "MOST_VISITS", 50)
+    monkeypatch.setattr(walk, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(walk, "MOST_VISITS", 50)
     unseen = Unseen()
     Look(lambda file: False, TensorWords(), unseen).add([("x", [[n] for n in range(100)])]).close()
     assert [(row["rule"], row["object"][:2]) for row in unseen.told()] == [("walk", "x[")]

@@ -25,9 +25,10 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from minimizer.inside.exact.observe import DENSE_ITEMS, Look
+from minimizer.inside.exact.observe import Look
 from minimizer.inside.exact.tensors import LARGE_BYTES, TensorWords
 from minimizer.inside.exact.unseen import Unseen
+from minimizer.inside.exact.walk import DENSE_ITEMS
 
 Entries = dict[str, dict[str, str]]
 
