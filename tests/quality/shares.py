@@ -21,6 +21,7 @@ DRAWN = {
     "unexplained": 1,
     "healthy": 2,
     "jumps": 1,
+    "exact runs": 10,
 }
 """How many tests of each share a commit runs, the share with the longest ones first: together 25 minutes on 2 cores at most."""
 

@@ -391,6 +391,7 @@ def test_a_fault_is_found(child: Executor, home: Path, name: str) -> None:
     assert (seen.first.path, seen.look.event, seen.look.number) == (path, event, number)
 
 
+@pytest.mark.quality("exact runs")
 @pytest.mark.parametrize("name", HEALTHY)
 def test_no_alarm(child: Executor, home: Path, name: str) -> None:
     answer = compared(child, home, HEALTHY[name])
@@ -398,6 +399,7 @@ def test_no_alarm(child: Executor, home: Path, name: str) -> None:
     assert bool(answer.aside) == (name in ("nothing_compiled", "raises"))
 
 
+@pytest.mark.quality("exact runs")
 @pytest.mark.parametrize("name", ROUNDED)
 @pytest.mark.parametrize("count", [12, 64])
 def test_other_roundings_are_no_fault_between_graphs(child: Executor, home: Path, name: str, count: int) -> None:
@@ -468,12 +470,14 @@ PADDED = """
 """A module of torch's own, which chooses by ``is_compiling()`` what it computes of padding."""
 
 
+@pytest.mark.quality("exact runs")
 def test_what_torchs_own_modules_choose_where_they_are_compiled_is_no_fault(child: Executor, home: Path) -> None:
     answer = compared(child, home, PADDED)
     assert answer.found is None and not answer.aside and not answer.ended
     assert answer.not_compared == (BY_LIBRARY,)
 
 
+@pytest.mark.quality("exact runs")
 def test_a_fault_beside_what_torchs_own_modules_choose_is_found(child: Executor, home: Path) -> None:
     stale = STALE.replace("import os, torch", "").replace("f =", "g =").replace("f(torch", "g(torch")
     answer = compared(child, home, PADDED + stale)

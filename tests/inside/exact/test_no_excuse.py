@@ -172,6 +172,7 @@ def faulty(text: str) -> str:
     return f"import torch\n{FAULT}{textwrap.dedent(text).replace('FAULT', BROKEN.strip())}"
 
 
+@pytest.mark.quality("exact runs")
 @pytest.mark.needs_excuse("exact_moves", "exact_volatile", "exact_compiler_writes")
 @pytest.mark.parametrize("name", RULES)
 def test_a_healthy_script_that_needs_the_rule_is_quiet_to_its_end(child: Executor, home: Path, name: str) -> None:
@@ -186,6 +187,7 @@ def test_a_fault_behind_the_rule_is_found(child: Executor, home: Path, name: str
     assert found is not None and "order" in found.difference.first.path
 
 
+@pytest.mark.quality("exact runs")
 @pytest.mark.needs_excuse("exact_library")
 @pytest.mark.fault_behind("exact_library")
 @pytest.mark.parametrize("name", LIBRARY)
