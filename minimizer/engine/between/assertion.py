@@ -16,6 +16,8 @@ LINE = 88
 LONGEST = 160
 MEMBER = ".<member>["
 """What stands between the path of a set and one of its members."""
+DIGITS = 7
+"""Most digits behind the point of a norm; float32 has no more."""
 FLAGS = ("True", "False")
 
 
@@ -126,6 +128,8 @@ def _claims(path: str, change: Change) -> Iterator[Claim]:
             else:
                 yield Claim(f"{path}.tolist()", one, two)
                 yield from _of_one_element(path, one, two)
+        elif name == "norm" and "not finite" not in eager:
+            yield from _of_norm(path, one, two)
         elif name == "shape":
             yield Claim(f"list({path}.shape)", one, two)
         elif name in ("dtype", "requires_grad"):
@@ -146,6 +150,15 @@ def _of_items(path: str, change: Change, name: str, one: str, two: str) -> Itera
         yield Claim(f"list({path})" if kind in ("deque", "tuple") else f"set({path})", one, two)
     else:
         yield Claim(path, one, two)
+
+
+def _of_norm(path: str, one: str, two: str) -> Iterator[Claim]:
+    """A claim about the norm of a tensor whose elements are too many to be known, with as few digits as tell the sides apart."""
+    for digits in range(DIGITS):
+        expected, actual = (round(float(side), digits) for side in (one, two))
+        if abs(expected - actual) > 1.5 * 10**-digits:  # neither is within half a digit of the other's rounding
+            yield Claim(f"round({path}.double().norm().item(), {digits})", repr(expected), repr(actual))
+            return
 
 
 def _of_one_element(path: str, one: str, two: str) -> Iterator[Claim]:

@@ -44,6 +44,12 @@ def of(type_: str, **fields: str) -> Entry:
             of("Tensor", values=str([[0.125] * 8, [0.2345678901234567, 1.5] * 4])),
             "out[1, 1].item() == 0.2345678901234567",
         ),
+        (
+            "out",
+            of("Tensor", values="#1", norm="2.09791534"),
+            of("Tensor", values="#2", norm="2.10852958"),
+            "round(out.double().norm().item(), 3) == 2.098",
+        ),
         ("out", of("Tensor", dtype="torch.int64"), of("Tensor", dtype="torch.float32"), "out.dtype == torch.int64"),
         ("torch.is_grad_enabled()", of("process", value="True"), of("process", value="False"), "torch.is_grad_enabled()"),
         ("box.n", {}, of("int", value="1"), "not hasattr(box, 'n')"),
