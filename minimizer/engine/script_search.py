@@ -32,6 +32,7 @@ from minimizer.engine.oracle.oracle import Signature, also_seen
 from minimizer.engine.reduce.python import Rerun, reduce_script, reduction_of
 from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.entries import is_method
+from minimizer.engine.reduce.python.seeds import seeded
 from minimizer.engine.reduce.words import said
 from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
@@ -188,8 +189,10 @@ class PythonLevel:
     def _reduce(self, script: Script, target: Signature) -> Script:
         report, rerun = self._report, self._rerun
         rerun.target = target
-        operators = rerun.observed(script.text).calls
-        before = len(script.text.splitlines())
+        seen = rerun.observed(script.text)
+        operators, before = seen.calls, len(script.text.splitlines())
+        if seen.draws:
+            script = seeded(script, self._check)
 
         def record(step: HistoryStep, best: Script) -> None:
             report.reduction = Reduction(level="python", nodes_before=operators, lines_before=before, trials=step.trial)

@@ -44,6 +44,8 @@ class Outcome(Said):
     graph_breaks: list[str] = field(default_factory=list)
     attempted: bool = True
     """For a script: whether Dynamo was given a frame to compile."""
+    draws: bool = False
+    """For a script: whether it has moved a global random generator, by drawing or by setting it."""
     writes: list[int] = field(default_factory=list)
     """Positions of the inputs that the eager function mutates."""
     differentiated: dict[str, str] = field(default_factory=dict)

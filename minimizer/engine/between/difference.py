@@ -183,8 +183,12 @@ def agree_at(log: ExactLog, other: ExactLog, difference: Difference) -> bool:
 
 def difference_at_end(eager: ExactLog, compiled: ExactLog) -> tuple[Change, ...]:
     """All changes between two runs at the end of the script."""
-    ends = [next((state for look, state in log.states() if look.event == "end"), {}) for log in (eager, compiled)]
-    return tuple(_changes(*ends))
+    return tuple(_changes(end_of(eager), end_of(compiled)))
+
+
+def end_of(log: ExactLog) -> dict[str, Entry]:
+    """All that was seen at the end of the script, by path."""
+    return next((state for look, state in log.states() if look.event == "end"), {})
 
 
 def _evidence(eager: dict[str, Entry], compiled: dict[str, Entry], noise: Noise, *, is_end: bool) -> tuple[Change, ...]:

@@ -20,6 +20,7 @@ from minimizer.engine.between.noise import Noise
 from minimizer.engine.child.exact_log import ExactLog, Look
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.reduce.python.seeds import states
 from minimizer.engine.survey.cases import is_own_check
 from minimizer.report.excused import Excused, excused
 
@@ -76,6 +77,10 @@ class Found:
     """Calls that ran without the compiler since other arithmetic was shown of them."""
     modules: tuple[str, ...] = ()
     """Modules of packages that were looked at like the script's own."""
+    state: int = 0
+    """The random state from which the runs started."""
+    draws: bool = False
+    """Whether the script draws random numbers, or sets their state."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,10 @@ class ExactRuns:
         self._excused: Counter[tuple[str, str]] = Counter()
         self._modules: tuple[str, ...] = ()
         """Modules of packages that are looked at like the script's own: those that Dynamo traces."""
+        self._states = states()
+        self._state = 0
+        """The random state from which all runs of one comparison start."""
+        self._draws = False
         self.runs = 0
 
     def compare(self, text: str) -> Answer:
@@ -123,7 +132,7 @@ class ExactRuns:
 
         Where modules of torch's own compute something else because they are compiled, eager is made to choose like them.
         """
-        self._library, self._modules = False, ()
+        self._library, self._modules, self._state = False, (), next(self._states)
         answer = self._compared(text)
         if answer.found is None or not answer.found.is_by_library:
             return answer
@@ -151,6 +160,7 @@ class ExactRuns:
                 check = failed_check(outcome) if eager.ending is Ending.SAME else ""
                 return replace(unanswered(why, runs=self.runs), failed_check=check)
         assert eager.exact is not None and compiled.exact is not None
+        self._draws = eager.draws
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
         seen = compared(eager.exact, compiled.exact)
@@ -241,7 +251,10 @@ class ExactRuns:
                 return self._ended(seen)
             units = _between(difference)
             if units is None:
-                found = Found(difference, 0, 0, eager, compiled, noise, library=self._library, modules=self._modules)
+                found = Found(
+                    difference, 0, 0, eager, compiled, noise,
+                    library=self._library, modules=self._modules, state=self._state, draws=self._draws,
+                )  # fmt: skip
                 lasting = self._seen_again(text, plan, found)
                 if lasting is None:
                     seen = compared(eager, compiled, noise)
@@ -334,13 +347,14 @@ class ExactRuns:
 
     def cures(self, text: str, found: Found, plan: dict[str, Any], **change: Any) -> bool:
         """Whether a compiled run with this change to its request sees what eager sees at the look of the difference."""
-        log = self._log(text, {**plan, "shown": found.shown, **change})
+        log = self._log(text, {**plan, "shown": found.shown, "state": found.state, **change})
         if log is None:
             return False
         return _agrees(log, found)
 
     def agreeing(self, text: str, noise: Noise) -> ExactLog | None:
         """The log of a script's run with the compiler; None if it sees something else than eager does, or either does not end well."""
+        self._state = next(self._states)
         eager = self._log(text, {"eager": ALL, "replay": None})
         compiled = self._log(text, {"replay": eager.reads or None}) if eager is not None else None
         if eager is None or compiled is None:
@@ -372,7 +386,7 @@ class ExactRuns:
         self.runs += len(requests)
         common = {
             "text": text, "script": str(self._path), "args": [], "library": self._library, "replay": self._replay,
-            "modules": self._modules,
+            "modules": self._modules, "state": self._state,
         }  # fmt: skip
         return self._executor.judge([{**common, **request} for request in requests], timeout=self._timeout, op=EXACT)
 

@@ -8,13 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.engine.between.assertion import claims
-from minimizer.engine.between.difference import Change, Difference, agree_at, difference_at_end, first_difference
+from minimizer.engine.between.difference import (
+    Change,
+    Difference,
+    agree_at,
+    difference_at_end,
+    end_of,
+    first_difference,
+)
+from minimizer.engine.between.drawn import reseeded
 from minimizer.engine.between.exact_runs import ALL, Found
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.oracle.timeouts import trial_timeout
 from minimizer.engine.reduce.python import Source
+from minimizer.engine.reduce.python.seeds import hold, states
 from minimizer.report.model import Mechanism
 
 CLOSE = list(range(1, 17))
@@ -79,31 +88,46 @@ class ExactOracle:
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
         self._modules = found.modules
         self._slowest = 0.0
+        self._states = states()
 
     def check(self, candidates: Sequence[Source]) -> list[bool]:
-        """Whether each of the scripts shows the fault."""
-        eager = self._run([{"text": c.text} for c in candidates], **self._eager)
+        """Whether each of the scripts shows the fault; one that draws from a random state that it does not set, from several."""
+        return hold(candidates, self._judge)
+
+    def _judge(self, texts: Sequence[str]) -> tuple[list[bool], list[bool]]:
+        """Whether each text shows the fault, all its runs from one more random state, and whether it draws in eager."""
+        starts = [{"text": text, "state": next(self._states)} for text in texts]
+        eager = self._run(starts, **self._eager)
         rest = [i for i, outcome in enumerate(eager) if (log := _log(outcome)) is not None and log.calls > 0]
-        replays = [{"text": candidates[i].text, "replay": _reads(eager[i])} for i in rest]
+        replays = [{**starts[i], "replay": _reads(eager[i])} for i in rest]
         compiled = dict(zip(rest, self._run(replays), strict=True))
         both = {i: (_log(eager[i]), _log(outcome)) for i, outcome in compiled.items() if outcome.attempted}
         logs = {i: (one, two) for i, (one, two) in both.items() if one is not None and two is not None}
         differences = {i: first_difference(*pair, self._noise) for i, pair in logs.items()}
         unsure = [i for i, difference in differences.items() if difference is not None and difference.is_of_results]
-        told = [{"text": candidates[i].text, "replay": _reads(eager[i])} for i in unsure]
+        told = [{**starts[i], "replay": _reads(eager[i])} for i in unsure]
         for i, outcome in zip(unsure, self._run(told, eager=ALL, library=True), strict=True):
             as_compiled, difference = _log(outcome), differences[i]
             if as_compiled is not None and difference is not None and agree_at(logs[i][1], as_compiled, difference):
                 differences[i] = None  # eager computes the same where it chooses like compiled code
-        return [
+        shown = [
             self._target.is_met(differences.get(i)) and (not self._has_name or _has_name(*logs[i]))
-            for i in range(len(candidates))
+            for i in range(len(texts))
         ]
+        return shown, [outcome.draws for outcome in eager]
+
+    def steady_at_end(self, text: str, changes: Sequence[Change]) -> list[Change]:
+        """What eager sees there also where the script draws other random numbers."""
+        (other,) = self._run([{"text": reseeded(text), "state": next(self._states)}], **self._eager)
+        log = _log(other)
+        state = end_of(log) if log is not None else {}
+        return [change for change in changes if not other.draws or state.get(change.path, {}) == change.eager]
 
     def logs(self, text: str) -> tuple[ExactLog, ExactLog] | None:
         """The logs of a script without the compiler and with it; None if either run does not end well."""
-        (eager,) = self._run([{"text": text}], **self._eager)
-        (compiled,) = self._run([{"text": text, "replay": _reads(eager)}])
+        start = {"text": text, "state": next(self._states)}
+        (eager,) = self._run([start], **self._eager)
+        (compiled,) = self._run([{**start, "replay": _reads(eager)}])
         one, two = _log(eager), _log(compiled)
         return (one, two) if one is not None and two is not None else None
 

@@ -16,6 +16,7 @@ from minimizer.engine.between import passes, shorter, words
 from minimizer.engine.between.assertion import OUT, Claim, claims, draw_from
 from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, difference_at_end
+from minimizer.engine.between.drawn import CHECK, run_twice
 from minimizer.engine.between.exact_runs import Answer, ExactRuns, Found, unanswered
 from minimizer.engine.between.mechanism import mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
@@ -27,6 +28,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of
+from minimizer.engine.reduce.python.seeds import seeded
 from minimizer.engine.reduce.words import said
 from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
 from minimizer.engine.user_script.bundle import Bundle, bundle
@@ -181,8 +183,9 @@ class BetweenGraphs:
     def _reduce(self, found: Found, mechanism: Mechanism) -> tuple[Source, ExactOracle]:
         report = self._report
         oracle = ExactOracle(self._executor, self._script, found, mechanism)
-        script = Source.parse(self._text)
-        before = len(self._text.splitlines())
+        script, before = Source.parse(self._text), len(self._text.splitlines())
+        if found.draws:
+            script = seeded(script, oracle.check)
 
         def record(step: HistoryStep, best: Source) -> None:
             report.reduction = Reduction(level="python", lines_before=before, trials=step.trial)
@@ -229,14 +232,25 @@ class BetweenGraphs:
         if raising is not None:
             yield raising
         drawn: list[str] = []
+        unsteady: list[tuple[str, Claim]] = []
         for shown in ways_to_show(text):
             end = self._end(shown, oracle)
             drawn += [f"{shown}{OUT} = {draw}\n" for draw in map(draw_from, end) if draw]
+            steady = list(claims(tuple(oracle.steady_at_end(shown, end))))
             for claim in claims(end):
                 needs_name = re.search(rf"\b{OUT}\b", claim.expression) is not None
-                yield asserted(shown if needs_name else text, claim)
+                said = shown if needs_name else text
+                if claim in steady:
+                    yield asserted(said, claim)
+                else:
+                    unsteady.append((said, claim))
+        for said, claim in unsteady[:MOST_CALLS]:
+            twice = run_twice(said, claim.expression)
+            if twice is not None:
+                yield f"{_guarded(twice)}{CHECK}"
         for shown in drawn:
             yield from (asserted(shown, claim) for claim in claims(self._end(shown, oracle)))
+        yield from (asserted(said, claim) for said, claim in unsteady)
 
     def _end(self, text: str, oracle: ExactOracle) -> tuple[Change, ...]:
         """What differs at the end of a script."""

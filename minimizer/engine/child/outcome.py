@@ -133,6 +133,8 @@ class Outcome(Loose):
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
     attempted: bool = True
     """For a script: whether Dynamo was given a frame to compile."""
+    draws: bool = False
+    """For a script: whether it has moved a global random generator, by drawing or by setting it."""
     writes: list[int] = Field(default_factory=list, max_length=10_000)
     """Positions of the inputs that the function mutates in eager."""
     differentiated: dict[Text, Text] = Field(default_factory=dict, max_length=100)

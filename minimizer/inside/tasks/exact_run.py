@@ -10,7 +10,6 @@ import collections
 import contextlib
 import functools
 import os
-import random
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -37,6 +36,7 @@ from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
 from ..wire import Channel, Message
+from .random_start import RandomStart
 from .requests import ExactRequest
 from .script_run import use_backend, what_ends
 
@@ -90,7 +90,7 @@ def exact_run(message: Message, channel: Channel) -> None:
         setattr(torch._dynamo.config, name, value)
     if not request.regions:
         torch.compiler.nested_compile_region = _unmarked
-    random.seed(0)  # Python reseeds `random` in each fork
+    start = RandomStart(request.state)
     machine = Machine(is_own=is_own, replay=request.replay, is_compiling=is_compiling)
     moved = Moved(is_own=is_own, delays=request.delays, resident=request.resident) if request.moved else None
     redrawn = RedrawnGraphs(request.redrawn["seed"], set(request.redrawn["units"])) if request.redrawn else None
@@ -166,7 +166,7 @@ def exact_run(message: Message, channel: Channel) -> None:
         "whole": words.kept,
     }
     outcome = Outcome(Ending.SAME) if error is None else Outcome.of_error(Ending.RUNTIME_ERROR, error)
-    channel.send(replace(outcome, attempted=attempts.any, exact=exact))
+    channel.send(replace(outcome, attempted=attempts.any, draws=start.is_left, exact=exact))
 
 
 def _let_explain(boundaries: Boundaries) -> None:

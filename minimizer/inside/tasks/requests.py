@@ -118,6 +118,8 @@ class ScriptRequest(Switched):
     """A backend that replaces the one the script asks for; None: the script's."""
     observe: bool = False
     """Report the aten operators that run inside compiled functions; with ``compile`` false."""
+    state: int = 0
+    """The number of the random state that the script starts from (see `RandomStart`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +160,8 @@ class ExactRequest(Request):
     what Dynamo decomposes is decomposed."""
     modules: Sequence[str] = ()
     """Names of modules of packages whose globals and classes are looked at like the script's own."""
+    state: int = 0
+    """The number of the random state that the script starts from (see `RandomStart`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
 from ..wire import Channel, Message
+from .random_start import RandomStart
 from .requests import ScriptRequest
 
 Compile = Callable[..., Any]
@@ -52,10 +53,12 @@ def rerun(message: Message, channel: Channel) -> None:
     # A failure before this message is not the compiler's.
     attempts = Attempts(lambda: channel.send(Phase("script", "compiled")))
     channel.send(Phase("script", "script" if request.compile else "eager"))
+    start = RandomStart(request.state)
     error = what_ends(request.script, request.args, request.text)
     breaks = list(torch._dynamo.utils.counters["graph_break"])[:20]
-    outcome = replace(_outcome(error, compiled=request.compile), graph_breaks=breaks, attempted=attempts.any)
-    channel.send(watch.added_to(outcome))
+    outcome = _outcome(error, compiled=request.compile)
+    told = replace(outcome, graph_breaks=breaks, attempted=attempts.any, draws=start.is_left)
+    channel.send(watch.added_to(told))
 
 
 def _outcome(error: BaseException | None, *, compiled: bool) -> Outcome:

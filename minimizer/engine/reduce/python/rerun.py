@@ -22,6 +22,7 @@ from minimizer.engine.oracle.oracle import (
     signature_of,
 )
 from minimizer.engine.oracle.timeouts import LEAST_TIMEOUT, SILENCE, trial_timeout, trial_watchdog
+from minimizer.engine.reduce.python.seeds import hold, states
 from minimizer.engine.reduce.python.source import Source
 from minimizer.vocabulary import Kind
 
@@ -34,6 +35,7 @@ class Rerun:
     def __init__(self, executor: Executor, path: Path) -> None:
         self._executor, self._path = executor, path
         self._slowest = 0.0
+        self._states = states()
         self.target: Signature | None = None
         """The failure that counts; set before `check` is called."""
         self.hangs = False
@@ -42,13 +44,21 @@ class Rerun:
         self.also_seen: Counter[Signature] = Counter()
 
     def check(self, candidates: Sequence[Source]) -> list[bool]:
-        """Whether each script ends well without the compiler, and fails like the target with it."""
-        eager = self._run([self._request(c.text, compiled=False) for c in candidates])
-        rest = [i for i, outcome in enumerate(eager) if outcome.ending is Ending.SAME]
-        compiled = self._run([self._request(candidates[i].text, compiled=True) for i in rest])
-        verdicts = dict(zip(rest, map(self._is_target, compiled), strict=True))
+        """Whether each script ends well without the compiler, and fails like the target with it.
+
+        One that draws from a random state that it does not set must do so from several.
+        """
         self.trials += len(candidates)
-        return [verdicts.get(i, False) for i in range(len(candidates))]
+        return hold(candidates, self._judge)
+
+    def _judge(self, texts: Sequence[str]) -> tuple[list[bool], list[bool]]:
+        """Whether each text fails like the target, from one more random state, and whether it draws in eager."""
+        starts = [next(self._states) for _ in texts]
+        eager = self._run([self._request(t, compiled=False, state=s) for t, s in zip(texts, starts, strict=True)])
+        rest = [i for i, outcome in enumerate(eager) if outcome.ending is Ending.SAME]
+        compiled = self._run([self._request(texts[i], compiled=True, state=starts[i]) for i in rest])
+        verdicts = dict(zip(rest, map(self._is_target, compiled), strict=True))
+        return [verdicts.get(i, False) for i in range(len(texts))], [outcome.draws for outcome in eager]
 
     def failure(self, text: str, backend: str | None = None) -> tuple[Signature | None, Outcome]:
         """The signature (None: no failure) and outcome of a compiled run, under ``backend`` if one is given."""
@@ -91,7 +101,9 @@ class Rerun:
         return False
 
     def _request(self, text: str, *, compiled: bool, **fields: Any) -> dict[str, Any]:
-        return {"text": text, "script": str(self._path), "args": [], "compile": compiled, **fields}
+        """A run from another random state than those before, unless ``fields`` names one: what a text does is due to the text."""
+        common = {"text": text, "script": str(self._path), "args": [], "compile": compiled}
+        return {**common, "state": next(self._states), **fields}
 
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
         slowest = self._slowest

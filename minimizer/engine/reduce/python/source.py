@@ -88,6 +88,12 @@ class Source:
             return None
         return source if source.text != self.text else None
 
+    def with_lines(self, place: int, text: str) -> Source:
+        """The script with further statements before its statement at this place."""
+        tree = copy.deepcopy(self.tree)
+        tree.body[place:place] = ast.parse(text).body
+        return Source(_numbered(tree))
+
     def without(self, numbers: Sequence[int]) -> Source | None:
         """The script without these nodes: statements, or items of a list such as arguments or imported names."""
         return self.edited(dict.fromkeys(numbers, lambda node: None))

@@ -1,0 +1,87 @@
+"""Seeds in the text of a script: what it draws must follow from its text, since a repro draws in another process each time."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+from minimizer.engine.reduce.python.source import Source
+from minimizer.engine.user_script.statements import is_of_the_future
+from minimizer.engine.user_script.syntax import full_name, imported
+
+SETTERS = ("manual_seed", "manual_seed_all", "seed", "seed_everything", "set_rng_state", "setstate", "set_state")
+"""The last names of calls that put a global random generator into a state."""
+STREAMS = {"torch": "torch.manual_seed", "random": "random.seed", "numpy": "numpy.random.seed"}
+"""Modules with a global random generator, and what seeds it."""
+MOST_SEEDS = 4
+"""Seeds that are tried for a script without one."""
+FURTHER_STATES = 2
+"""From so many further states a candidate must fail that draws numbers and sets no state."""
+FIRST_STATE = 610_000_000
+"""Far from the seeds that scripts use."""
+
+
+def states() -> Iterator[int]:
+    """Numbers of random states, each another one than those before."""
+    return itertools.count(FIRST_STATE)
+
+
+def depends_on_state(tree: ast.Module) -> bool:
+    """Whether no call in a script puts a global random generator into a state."""
+    return next(setters(tree), None) is None
+
+
+def setters(tree: ast.Module) -> Iterator[ast.Call]:
+    """The calls in a script that put a global random generator into a state."""
+    names = imported(tree)
+    packages = {path.partition(".")[0] for path in names.values()}
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = full_name(call.func, names)
+        if name.partition(".")[0] in packages and name.rpartition(".")[2] in SETTERS:
+            yield call
+
+
+def hold(candidates: Sequence[Source], judge: Callable[[Sequence[str]], tuple[list[bool], list[bool]]]) -> list[bool]:
+    """Whether each candidate fails; one that draws numbers and sets no state must do so from several.
+
+    ``judge`` says for texts, each from another state than before, whether they fail, and whether they draw.
+    """
+    fails, draws = judge([candidate.text for candidate in candidates])
+    for _ in range(FURTHER_STATES):
+        unsure = [i for i, c in enumerate(candidates) if fails[i] and draws[i] and depends_on_state(c.tree)]
+        again, _ = judge([candidates[i].text for i in unsure])
+        for i, verdict in zip(unsure, again, strict=True):
+            fails[i] = verdict
+    return fails
+
+
+def with_seed(source: Source, number: int = 0) -> Source:
+    """The script with a seed for torch, and for each module that it imports and that draws numbers, behind its first imports."""
+    names = imported(source.tree)
+    packages = {"torch", *(path.partition(".")[0] for path in names.values())}
+    lines: list[str] = []
+    for module, seed in STREAMS.items():
+        if module in packages:
+            lines += [f"{seed}({number})"] if names.get(module) == module else [f"import {module}", f"{seed}({number})"]
+    return source.with_lines(_place(source.tree), "\n".join(lines))
+
+
+def seeded(source: Source, check: Callable[[Sequence[Source]], Sequence[bool]]) -> Source:
+    """The script with a seed that it lacks, and with which it still fails; unchanged where none of the first seeds does."""
+    if not depends_on_state(source.tree):
+        return source
+    for number in range(MOST_SEEDS):
+        candidate = with_seed(source, number)
+        if check([candidate])[0]:
+            return candidate
+    return source
+
+
+def _place(tree: ast.Module) -> int:
+    """The place behind a script's docstring and its first imports."""
+    for place, statement in enumerate(tree.body):
+        is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not (is_text or is_of_the_future(statement) or isinstance(statement, ast.Import | ast.ImportFrom)):
+            return place
+    return len(tree.body)
