@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from minimizer.engine.user_script.syntax import decorators, imported
 
+DEFAULT = re.compile(r"(\w+)\.__defaults__\[(\d+)\]")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 PROMISES = ("assume_constant_result", "substitute_in_graph", "allow_in_graph")
 """Decorators by which a script promises something of a function, and Dynamo believes it."""
@@ -19,7 +20,7 @@ def culprit_line(tree: ast.Module, what: str) -> int | None:
     None if no function has a body left.
     """
     statements = list(_inside_functions(tree))
-    name = re.sub(r"(\[.*\])+$", "", what).rpartition(".")[2]
+    name = _parameter(tree, what) or re.sub(r"(\[.*\])+$", "", what).rpartition(".")[2]
     changing = [s for s in statements if name.isidentifier() and _changes(s, name)]
     for statement in sorted(changing, key=lambda s: _makes(s, name)):
         return statement.lineno
@@ -29,6 +30,19 @@ def culprit_line(tree: ast.Module, what: str) -> int | None:
         if not isinstance(first, ast.Pass):
             return first.lineno
     return None
+
+
+def _parameter(tree: ast.Module, what: str) -> str:
+    """The name of the parameter whose default value ``what`` is; empty for other objects."""
+    found = DEFAULT.search(what)
+    if found is None:
+        return ""
+    for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == found[1]):
+        given = [*function.args.posonlyargs, *function.args.args]
+        with_default = given[len(given) - len(function.args.defaults) :]
+        if int(found[2]) < len(with_default):
+            return with_default[int(found[2])].arg
+    return ""
 
 
 def broken_promise(tree: ast.Module) -> tuple[str, int] | None:

@@ -60,8 +60,15 @@ class Change:
         return self.path.startswith("result")
 
     @property
-    def rank(self) -> tuple[int, int, int]:
-        """Order of preference for naming it, smallest first: the script's state before results, short paths first."""
+    def lacks(self) -> bool:
+        """Whether a container lacks something with the compiler that eager has put into it."""
+        eager, compiled = (side.get("length", "") for side in (self.eager, self.compiled))
+        return eager.isdecimal() and compiled.isdecimal() and int(eager) > int(compiled)
+
+    @property
+    def rank(self) -> tuple[int, bool, int, int]:
+        """Order of preference for naming it, smallest first: the script's state before results, containers that lack something before
+        what is computed from them, short paths first."""
         place = 5 if self.path.startswith(ROOTS) else 0
         if self.kind == "process":
             place = 1
@@ -75,7 +82,7 @@ class Change:
             place += 1
         elif ("values" in self.fields and self.kind != "result") and place == 0:
             place = 2
-        return place, self.path.count(".") + self.path.count("["), len(self.path)
+        return place, not self.lacks, self.path.count(".") + self.path.count("["), len(self.path)
 
     @property
     def is_arithmetic(self) -> bool:

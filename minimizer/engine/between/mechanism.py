@@ -18,7 +18,7 @@ HOOKS = {"skip_nnmodule_hook_guards": False}
 
 
 def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
-    """The first mechanism that the difference itself or an experiment shows."""
+    """The first mechanism that the difference itself or an experiment shows; a wrong constant is what remains."""
     difference = found.difference
     named = difference.first
     if any(change.path == "raised" for change in difference.changes):
@@ -26,7 +26,7 @@ def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
     if named.kind == "process":
         return "leaked_state"
     if difference.look.event == "backward exit":
-        return "late_read"
+        return "lost_mutation" if _is_data(named) and named.lacks else "late_read"
     if found.is_reused and runs.cures(text, found, _plan(found), config=HOOKS):
         return "missed_hook"
     state = [change for change in difference.changes if _is_data(change)]

@@ -288,7 +288,15 @@ class Look(Walk):
         ]
         entry["attributes"] = bounded(", ".join(sorted(names)))
         self._pending.extend((f"{path}.{name}", fields[name]) for name in names)
+        self._pending.extend(
+            (f"{path}.{name}", part) for name, part in fields.items() if self._is_own_special(name, part)
+        )
         return entry
+
+    def _is_own_special(self, name: object, part: Any) -> bool:
+        """Whether it is a special method that the script writes: what its defaults and its closure hold outlives its calls."""
+        is_function = type(name) is str and name.startswith("__") and type(part) is types.FunctionType
+        return is_function and self._is_own(part.__code__.co_filename)
 
     def _is_of_script(self, kind: type) -> bool:
         module = sys.modules.get(str(type.__dict__["__dict__"].__get__(kind).get("__module__", "")))

@@ -184,7 +184,24 @@ PRINTED = """
     print(time.time())
     print(factor.cache_info().currsize)
 """
+IN_A_DEFAULT = """
+    import torch
+    class Trace:
+        def __init__(self, width, items=[]):
+            self.items = items
+            self.items.append(width)
+            self.count = len(items)
+    @torch.compile
+    def f(x):
+        return x * Trace(3).count
+    for _ in range(3):
+        print(f(torch.ones(2)))
+"""
+"""What is lost is held by nothing but a default value of ``__init__``; later calls return other numbers for it."""
+
+
 FAULTS = {
+    "in_a_default": (IN_A_DEFAULT, "Trace.__init__.__defaults__[0]", "call exit", 1),
     "hook_left_out": (HOOK_LEFT_OUT, "seen['errors']", "call exit", 2),
     "in_a_pool": (IN_A_POOL, "result", "call exit", 4_000_001),
     "in_a_thread": (IN_A_THREAD, "result", "call exit", 2_000_001),

@@ -369,3 +369,15 @@ def test_weak_references_are_asked_at_the_end_only() -> None:
     after = looks()
     assert after[0] == first[0]
     assert moved(first[1], after[1]) == {"r", "s", "v"}
+
+
+class Recorder:
+    def __init__(self, items: list[int] = []) -> None:  # noqa: B006
+        self.items = items
+        items.append(1)
+
+
+def test_what_a_special_method_holds_outlives_its_calls() -> None:
+    before = seen(kind=Recorder)
+    Recorder()
+    assert any(path.startswith("kind.__init__.__defaults__[0]") for path in moved(before, seen(kind=Recorder)))

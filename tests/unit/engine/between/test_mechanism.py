@@ -89,6 +89,7 @@ DRAWN = item("rng", {"state": "a"}, {"state": "b"}, "Random")
         (found(MODE), (), "", "leaked_state"),
         (found(RAISED, LOST), (), "", "skipped_handler"),
         (found(RESULT, event="backward exit"), (), "", "late_read"),
+        (found(LOST, event="backward exit"), (), "", "lost_mutation"),
         (found(MOVED), (), "", "wrong_order"),
     ],
 )  # fmt: skip
@@ -104,6 +105,11 @@ def test_the_mechanism_is_what_experiments_show(one: Found, cures: tuple[str, ..
         ("@torch.compile\ndef f(x):\n    return x + int(os.getenv('K'))", "what the call returns", 3),
         ("def make():\n    log, n = [], 1\n    def f(x):\n        log.append(x)\n    return f", "log", 4),
         ("def g(x):\n    pass\n@torch.compile\ndef f(x):\n    return x", "what the call returns", 5),
+        (
+            "class C:\n  def __init__(self, n, log=[]):\n    self.n = n\n    log.append(n)",
+            "C.__init__.__defaults__[0]",
+            4,
+        ),
         ("x = 1", "x", None),
     ],
 )
@@ -128,6 +134,12 @@ def test_the_line_at_fault(text: str, what: str, line: int | None) -> None:
 )
 def test_a_promise_of_the_script_is_at_fault(text: str, promise: tuple[str, int] | None) -> None:
     assert broken_promise(ast.parse(text)) == promise
+
+
+def test_what_a_container_lacks_is_nearer_to_the_cause_than_what_is_computed_from_it() -> None:
+    count = item("c.n", {"value": "1"}, {"value": "0"}, "int")
+    lost = item("C.__init__.__defaults__[0]", {"length": "1"}, {"length": "0"}, "list")
+    assert found(count, lost).difference.first is lost
 
 
 @pytest.mark.parametrize(
