@@ -67,6 +67,8 @@ class Reason(StrEnum):
     DISPUTED = "disputed"
     UNEXPLAINED = "unexplained"
     NOTHING_COMPILED = "nothing_compiled"
+    WRAPPER_EFFECT = "wrapper_effect"
+    """All that was compiled is right, and the script does something else for what it sees of the compiler's wrappers."""
     SANDBOX_DENIED = "sandbox_denied"
     NOT_RUNNABLE = "not_runnable"
     NOT_VERIFIED = "not_verified"

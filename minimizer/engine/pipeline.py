@@ -251,10 +251,26 @@ def follow(made: Made, parts: Parts, routes: Routes) -> None:
 
 def conclude(found: Settled, exact: Answer, parts: Parts) -> None:
     """Give the verdict where there is nothing to verify."""
+    found = past_wrappers(found, exact, parts)
     settle(found, exact, parts.job.journal)
     parts.job.journal.decide()
     if found.status is Status.HEALTHY and parts.job.options.diagnosis:
         parts.follow_up.examine()
+
+
+def past_wrappers(found: Settled, exact: Answer, parts: Parts) -> Settled:
+    """A verdict; of a healthy script that does something else for what it sees of the compiler's wrappers, that."""
+    if not is_healthy(found) or not exact.looks:
+        return found
+    try:
+        with parts.job.journal.step(Step.EXACT):
+            return parts.between.past_wrappers(found)
+    except ChildFailed as error:
+        parts.job.journal.log(f"wrappers: {error}")
+    except BudgetExceeded as error:
+        if not error.is_time:
+            raise
+    return found
 
 
 def is_worth_witnesses(parts: Parts) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minimizer.report.model import Report
-from minimizer.vocabulary import UNJUDGED, Kind, Stage, Status, counted
+from minimizer.vocabulary import UNJUDGED, Kind, Reason, Stage, Status, counted
 
 Level = Literal["high", "medium", "low", "unknown"]
 ENOUGH = 2
@@ -53,6 +53,11 @@ def confidence(report: Report) -> Confidence:
 
 
 def _of_no_failure(report: Report) -> Confidence:
+    if report.reason is Reason.WRAPPER_EFFECT:
+        return Confidence(
+            "medium",
+            ("Two pairs of runs differ in the same way, and agree where the script looks through the wrapper",),
+        )
     if report.status is not Status.HEALTHY:
         return Confidence("unknown", ("No failure was established",))
     seen = report.checked

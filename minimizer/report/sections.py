@@ -35,6 +35,7 @@ NO_FAILURE = {
     Reason.DISPUTED: "The script's own check fails, but only by tolerance, timing or the random stream.",
     Reason.UNEXPLAINED: "Run by itself, the script fails only with the compiler, and nothing shows why.",
     Reason.NOTHING_COMPILED: "The script compiled nothing.",
+    Reason.WRAPPER_EFFECT: "What was compiled is right, but the script does something else because it looks at the compiler's wrapper.",
     Reason.SANDBOX_DENIED: "The script needs something that the sandbox keeps from it.",
     Reason.NOT_RUNNABLE: "The script could not be run.",
     Reason.BUDGET: "The time budget was used up before a failure was found.",

@@ -70,6 +70,11 @@ _REASONS: dict[Reason, tuple[str, str]] = {
         "The script never ran a compiled function, so nothing can be said about the compiler. "
         "Call what torch.compile returns, and make sure that TORCHDYNAMO_DISABLE is not set.",
     ),
+    Reason.WRAPPER_EFFECT: (
+        "The script looks at the wrapper",
+        "What was compiled is right, but with torch.compile the script does something else, since it asks the wrapper for its names or "
+        "class, or whether it is compiled. Let it look at the module itself (model._orig_mod), or compile that in place (model.compile()).",
+    ),
     Reason.SANDBOX_DENIED: (
         "The sandbox was in the way",
         "The script needs a file, a variable or the network that the sandbox does not give it.",

@@ -125,6 +125,8 @@ class ExactRuns:
         self._state = 0
         """The random state from which all runs of one comparison start."""
         self._draws = False
+        self._reads: str | None = None
+        """What the script read of the machine in the first run of a comparison."""
         self.runs = 0
 
     def compare(self, text: str) -> Answer:
@@ -160,7 +162,7 @@ class ExactRuns:
                 check = failed_check(outcome) if eager.ending is Ending.SAME else ""
                 return replace(unanswered(why, runs=self.runs), failed_check=check)
         assert eager.exact is not None and compiled.exact is not None
-        self._draws = eager.draws
+        self._draws, self._reads = eager.draws, eager.exact.reads or None
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
         seen = compared(eager.exact, compiled.exact)
@@ -360,6 +362,14 @@ class ExactRuns:
         if eager is None or compiled is None:
             return None
         return compiled if first_difference(eager, compiled, noise) is None else None
+
+    def ends(self, text: str, *requests: dict[str, Any]) -> list[ExactLog | None]:
+        """Runs of a script that was compared before, with a look at its end alone; None for one that does not come there."""
+        common = {"full": [], "library": False, "replay": self._reads}
+        outcomes = self._ask([{**common, **request} for request in requests], text)
+        return [
+            o.exact if o.ending is Ending.SAME and o.exact is not None and o.exact.is_whole else None for o in outcomes
+        ]
 
     # saying --------------------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,9 @@ from minimizer.engine.between.mechanism import mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
 from minimizer.engine.between.public import named_entries, on_eager
 from minimizer.engine.between.workaround import find_workaround
+from minimizer.engine.between.wrapper_effect import told, wrapper_effect
 from minimizer.engine.checkpoint import keep_repro
-from minimizer.engine.child.exact_log import Look
+from minimizer.engine.child.exact_log import Glance, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
@@ -31,6 +32,7 @@ from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reducti
 from minimizer.engine.reduce.python.seeds import seeded
 from minimizer.engine.reduce.words import said
 from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
+from minimizer.engine.survey.cases import Settled
 from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.own_checks import without_checks
 from minimizer.engine.user_script.syntax import UNPARSED
@@ -38,7 +40,7 @@ from minimizer.errors import BudgetExceeded
 from minimizer.report import culprit
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, HistoryStep, Mechanism, Reduction, Reproducibility
-from minimizer.vocabulary import Stage, Step
+from minimizer.vocabulary import Reason, Stage, Status, Step
 
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PASSES = (passes.operations, passes.objects, shorter.statements)
@@ -123,6 +125,21 @@ class BetweenGraphs:
             if self._report.workaround.verified:
                 self._journal.event("workaround", workaround=self._report.workaround.model_dump(mode="json"))
 
+    def past_wrappers(self, found: Settled) -> Settled:
+        """A healthy verdict on a script that was compared, unless that does something else for what it sees of the compiler's wrappers.
+
+        Raises:
+            BudgetExceeded: the time is over.
+            ChildFailed: the child went away.
+        """
+        effect = wrapper_effect(self._runs, self._text)
+        if effect is None:
+            return found
+        source = self._source(effect.glance)
+        code = source.code if source is not None else ""
+        summary = told(effect, self._line_of(effect.glance), code)
+        return replace(found, status=Status.FAILED, reason=Reason.WRAPPER_EFFECT, summary=summary)
+
     def _announce(self, found: Found) -> None:
         report, look = self._report, found.difference.look
         named = found.difference.first
@@ -163,13 +180,13 @@ class BetweenGraphs:
             self._line = line
             failure.source = self._report.culprits[0].source = source
 
-    def _source(self, look: Look) -> culprit.Source | None:
+    def _source(self, look: Look | Glance) -> culprit.Source | None:
         """The line of the user's that is being run at a look: of the script, or of a module of its own."""
         if look.file:
             return culprit.Source(file=look.file, line=look.line, code=look.code)
         return culprit.Source.of(self._bundle.lines.get(look.line))
 
-    def _line_of(self, look: Look) -> str:
+    def _line_of(self, look: Look | Glance) -> str:
         source = self._source(look)
         if source is None:
             return "line unknown"

@@ -42,7 +42,12 @@ def kind_of(difference: Difference) -> Kind:
 
 def object_of(change: Change) -> str:
     """The object that differs, by a name that a reader of the script knows."""
-    path = change.path.replace(".__wrapped__", "").replace("compiled.__self__", "self")
+    return object_at(change.path)
+
+
+def object_at(path: str) -> str:
+    """The object at a path, by such a name."""
+    path = path.replace(".__wrapped__", "").replace("compiled.__self__", "self")
     path = re.sub(r"^(\w[\w.]*)\.<locals>\.", "", path)
     path = path.replace(".<closure>.", ": ").replace("compiled: ", "")
     if path == COURSE:

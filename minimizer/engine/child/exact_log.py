@@ -68,6 +68,16 @@ class Unseen(_Loose):
     count: Count = 1
 
 
+class Glance(_Loose):
+    """A look of the script at a wrapper: how, and at which line (as in `Look`). ``key`` is its name in a request."""
+
+    key: Path
+    sort: Word
+    line: Count = 0
+    file: Word = ""
+    code: Word = ""
+
+
 class ExactLog(_Loose):
     """All looks of one exact run, and what they left out."""
 
@@ -86,9 +96,11 @@ class ExactLog(_Loose):
     """What functions that the script gave to the compiler wrote while it ran them: paths, each with the function."""
     whole: list[Annotated[str, StringConstraints(max_length=1 << 20)]] = Field(default_factory=list, max_length=10_000)
     """Elements of tensors as float64 in base64, to which ``whole`` of an entry points."""
+    wrappers: Count = 0
+    """Wrappers of modules that were made, and below how the script looked at them; where that was watched."""
+    glances: list[Glance] = Field(default_factory=list, max_length=1000)
     packages: list[Word] = Field(default_factory=list, max_length=200)
     """Modules of packages whose functions Dynamo traced."""
-
     graph_calls: list[list[Number]] = Field(default_factory=list, max_length=MOST_GRAPHS)
     """For each graph, in order of compilation: the outermost call that made each of its calls."""
 

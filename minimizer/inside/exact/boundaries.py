@@ -284,7 +284,7 @@ class Boundaries:
                     "event": f"{what} {side}",
                     "unit": unit,
                     "number": number,
-                    **_line(frame, self._is_own),
+                    **line_of(frame, self._is_own),
                     **(said or {}),
                 }
                 self._look(lane, event, roots, frame, is_full=is_full)
@@ -409,7 +409,7 @@ def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:
     return None
 
 
-def _line(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> Message:
+def line_of(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> Message:
     """``line``: current line number of the innermost frame of the script, or of its own modules; 0 if there is none.
 
     For a module's ``file`` and ``code`` too: our text of the script does not have that line.

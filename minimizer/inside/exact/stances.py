@@ -16,6 +16,8 @@ import torch
 import torch._dynamo.external_utils
 from torch._dynamo import eval_frame
 
+from .wrappers import ASKED, Glances
+
 IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
 LIBRARY = ("nn", "optim")
 """Packages of torch whose code chooses what to compute by whether it is compiled, as a script's may."""
@@ -26,10 +28,14 @@ ANSWER = "_minimizer_exact_answer"
 
 
 class Forced:
-    """The calls that we run without the compiler. ``library``: whether `LIBRARY`, too, is told there that it is compiled."""
+    """The calls that we run without the compiler.
 
-    def __init__(self, *, library: bool) -> None:
+    ``library``: whether `LIBRARY`, too, is told there that it is compiled. ``glances``: notes who asks.
+    """
+
+    def __init__(self, *, library: bool, glances: Glances | None = None) -> None:
         self._prior: Any = None
+        self._glances = glances
         self._calls = 0
         self._lock = threading.RLock()
         inside = os.path.dirname(torch.__file__) + os.sep
@@ -80,8 +86,11 @@ class Forced:
         tensors as traced ones."""
         if not self._is_on or self._prior.stance == "force_eager":
             return False
-        file = sys._getframe(3).f_code.co_filename
-        return not file.startswith(self._inside) or (file.startswith(self._told) and file != self._hooks)
+        asker = sys._getframe(3)
+        file = asker.f_code.co_filename
+        if file.startswith(self._inside) and (not file.startswith(self._told) or file == self._hooks):
+            return False
+        return self._glances is None or not self._glances.sees_through(ASKED, asker)
 
 
 def _answer_by(function: types.FunctionType, is_told: Any) -> None:

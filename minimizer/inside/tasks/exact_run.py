@@ -22,7 +22,7 @@ import torch._dynamo.utils
 
 from ..exact.as_dynamo import Optimizers
 from ..exact.as_traced import eager_as_traced
-from ..exact.boundaries import Boundaries, is_compiling, traced_packages, watch_dynamo
+from ..exact.boundaries import Boundaries, is_compiling, line_of, traced_packages, watch_dynamo
 from ..exact.checkpointed import draw_again
 from ..exact.compiler_writes import CompilerWrites
 from ..exact.leaves import Entry
@@ -31,6 +31,7 @@ from ..exact.moved import Moved
 from ..exact.redrawn import RedrawnGraphs, WholeTensors
 from ..exact.stances import Forced
 from ..exact.unseen import LOOKS, Unseen
+from ..exact.wrappers import Glances, leave_out_compiler
 from ..exact.written import Written
 from ..messages import Phase
 from ..outcome import Ending, Outcome
@@ -96,7 +97,10 @@ def exact_run(message: Message, channel: Channel) -> None:
     redrawn = RedrawnGraphs(request.redrawn["seed"], set(request.redrawn["units"])) if request.redrawn else None
     optimizers = Optimizers() if request.library else None
     unseen = Unseen()
-    words, forced, printed = WholeTensors(unseen), Forced(library=request.library), Written()
+    glances = (
+        Glances(is_own, lambda frame: line_of(frame, is_own), request.through) if request.through is not None else None
+    )
+    words, forced, printed = WholeTensors(unseen), Forced(library=request.library, glances=glances), Written()
     draw_again(is_compiling)
 
     def before(call: int) -> None:
@@ -137,6 +141,10 @@ def exact_run(message: Message, channel: Channel) -> None:
     watch_dynamo(writes.watching if writes is not None else contextlib.nullcontext)
     torch._dynamo.register_backend(eager_as_traced(graph_calls, boundaries.call_now, of_graph), name=NAME)
     use_backend(NAME)
+    if request.bare:
+        leave_out_compiler()
+    if glances is not None:
+        glances.watch()
     _let_explain(boundaries)
     attempts = Attempts(lambda: None)
     channel.send(Phase(phase="exact"))
@@ -164,6 +172,8 @@ def exact_run(message: Message, channel: Channel) -> None:
         "resident": _resident(),
         "written": writes.paths if writes is not None else {},
         "whole": words.kept,
+        "wrappers": glances.wrappers if glances is not None else 0,
+        "glances": list(glances.seen.values()) if glances is not None else [],
     }
     outcome = Outcome(Ending.SAME) if error is None else Outcome.of_error(Ending.RUNTIME_ERROR, error)
     channel.send(replace(outcome, attempted=attempts.any, draws=start.is_left, exact=exact))

@@ -160,6 +160,10 @@ class ExactRequest(Request):
     what Dynamo decomposes is decomposed."""
     modules: Sequence[str] = ()
     """Names of modules of packages whose globals and classes are looked at like the script's own."""
+    bare: bool = False
+    """Whether the compiler is not there at all, nor are its wrappers."""
+    through: Sequence[str] | None = None
+    """Looks at wrappers that see what there is without them (see `Glances`); None: such looks are not watched."""
     state: int = 0
     """The number of the random state that the script starts from (see `RandomStart`)."""
 

@@ -13,11 +13,13 @@ import pytest
 import sample_reports
 
 from minimizer.engine import pipeline
-from minimizer.engine.between import exact_runs
+from minimizer.engine.between import exact_runs, search
 from minimizer.engine.between.exact_runs import Answer, Found
 from minimizer.engine.between.search import BetweenGraphs
+from minimizer.engine.between.wrapper_effect import Effect, Side
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.exact_log import Glance
 from minimizer.engine.child.outcome import Verdict
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.clock import Clock
@@ -384,6 +386,43 @@ def test_exact_runs_whose_child_goes_away_are_told(job: Job, monkeypatch: pytest
     answer = pipeline.compare_exactly(parts_of(job))
     assert answer.found is None
     assert answer.aside and answer.not_compared == ("what lies between graphs: the child is gone",)
+
+
+def healthy() -> Settled:
+    return Settled(Status.HEALTHY, None, "No difference in 3 calls.")
+
+
+def test_a_healthy_script_that_looks_at_the_wrapper_is_told_so(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    effect = Effect("net.steps", Side("5", "0"), Glance(key="k", sort="is_compiling", line=1))
+    monkeypatch.setattr(search, "wrapper_effect", lambda runs, text: effect)
+    found = pipeline.past_wrappers(healthy(), Answer(looks=6), parts_of(job))
+    assert (found.status, found.reason) == (Status.FAILED, Reason.WRAPPER_EFFECT)
+    assert "net.steps is 0, and 5 without torch.compile" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("found", "answer"),
+    [
+        (healthy(), NO_ANSWER),
+        (Settled(Status.FAILED, Reason.FAILS_IN_EAGER, "It fails."), Answer(looks=6)),
+    ],
+)
+def test_wrappers_are_asked_for_only_where_all_else_is_healthy_and_was_compared(
+    job: Job, monkeypatch: pytest.MonkeyPatch, found: Settled, answer: Answer
+) -> None:
+    monkeypatch.setattr(search, "wrapper_effect", lambda runs, text: pytest.fail("asked"))
+    assert pipeline.past_wrappers(found, answer, parts_of(job)) is found
+
+
+@pytest.mark.parametrize("error", [ChildFailed("gone"), BudgetExceeded("the time is over")])
+def test_a_healthy_verdict_outlives_runs_without_wrappers_that_come_to_nothing(
+    job: Job, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(runs: object, text: str) -> None:
+        raise error
+
+    monkeypatch.setattr(search, "wrapper_effect", fail)
+    assert pipeline.past_wrappers(healthy(), Answer(looks=6), parts_of(job)).status is Status.HEALTHY
 
 
 def test_exact_runs_that_use_up_the_disk_end_the_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
