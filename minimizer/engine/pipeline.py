@@ -135,7 +135,7 @@ def run(job: Job, disk: Scratch) -> None:
             exact = compare_exactly(parts)
             routes = parts.routes(exact)
             between = reduce_between(parts, exact) if exact.found is not None else None
-            found = between or reduce_graphs(parts, routes)
+            found = between or reduce_graphs(parts, exact, routes)
             if isinstance(found, Made):
                 follow(found, parts, routes)
             else:
@@ -194,15 +194,18 @@ def reduce_between(parts: Parts, exact: Answer) -> Made | Settled | None:
     return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"{report.failure.message} {how}")
 
 
-def reduce_graphs(parts: Parts, routes: Routes) -> Made | Settled:
+def reduce_graphs(parts: Parts, exact: Answer, routes: Routes) -> Made | Settled:
     """The repro of a failing graph, or of the script where no graph carries the failure; else the verdict."""
     found = survey(parts)
     made = found if isinstance(found, Settled) else routes.follow(found)
     if isinstance(made, Made):
         return made
+    beyond = past_wrappers(made, exact, parts)  # while plain runs are under way
     # Plain runs are asked where no failure was seen, or one that is not ours to explain.
     is_error = isinstance(found, ScriptCase) and made.reason is Reason.NOT_VERIFIED and made.kind is not Kind.HANG
     verdict = against_plain_runs(parts, made, routes) if is_healthy(made) or is_starved(made) or is_error else made
+    if beyond is not made and is_healthy(verdict):
+        return replace(verdict, status=beyond.status, reason=beyond.reason, summary=beyond.summary)
     last = parts.triage.by_layout(verdict)
     if isinstance(last, Settled):
         return last
@@ -251,7 +254,6 @@ def follow(made: Made, parts: Parts, routes: Routes) -> None:
 
 def conclude(found: Settled, exact: Answer, parts: Parts) -> None:
     """Give the verdict where there is nothing to verify."""
-    found = past_wrappers(found, exact, parts)
     settle(found, exact, parts.job.journal)
     parts.job.journal.decide()
     if found.status is Status.HEALTHY and parts.job.options.diagnosis:

@@ -112,7 +112,7 @@ def effect(child: Executor, home: Path, text: str, given: str = "") -> Effect | 
     ("text", "given", "path", "sort", "line"),
     [
         (AVERAGED, "train", "printed text[0]", NAMES, 8),
-        (COUNTED, "not torch.compiler.is_compiling()", "net.steps", ASKED, 7),
+        (COUNTED, "not torch.compiler.is_compiling()", "net.steps", ASKED, 8),
         (PENALIZED, "model", "total", CLASS, 6),
     ],
 )

@@ -38,6 +38,7 @@ from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
+from minimizer.report.excused import excused
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
@@ -99,7 +100,7 @@ def test_a_job_that_is_ended_early_says_what_it_was_doing(
     def run(job: Job, disk: object) -> None:
         with ThreadPoolExecutor(1) as beside:
             parts = parts_of(job, executor=unfinished, surveys=unfinished, triage=unfinished, beside=beside)
-            pipeline.reduce_graphs(parts, parts.routes(NO_ANSWER))
+            pipeline.reduce_graphs(parts, NO_ANSWER, parts.routes(NO_ANSWER))
 
     monkeypatch.setattr(pipeline, "run", run)
     (tmp_path / "a.py").write_text("import torch\n")
@@ -283,7 +284,7 @@ def ended_by(job: Job, monkeypatch: pytest.MonkeyPatch, plain: Settled, end: Exc
     with ThreadPoolExecutor(1) as beside:
         unfinished = cast(Any, Unfinished(Cancelled()))
         parts = parts_of(job, executor=unfinished, triage=cast(Any, layouts), beside=beside)
-        found = pipeline.reduce_graphs(parts, parts.routes(NO_ANSWER))
+        found = pipeline.reduce_graphs(parts, NO_ANSWER, parts.routes(NO_ANSWER))
     assert isinstance(found, Settled)
     pipeline.conclude(found, NO_ANSWER, parts)
     return job.report, layouts
@@ -305,6 +306,22 @@ def test_another_memory_layout_hides_nothing_that_plain_runs_show(job: Job, monk
     report, layouts = ended_by(job, monkeypatch, raised, Unreduced(WELL))
     assert layouts.against is raised
     assert (report.reason, report.failure and report.failure.layout_only) == (Reason.UNEXPLAINED, False)
+
+
+@pytest.mark.parametrize(
+    "plain", [WELL, Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It raises.", kind=Kind.RUNTIME_ERROR)]
+)
+def test_what_plain_runs_show_comes_before_an_effect_of_the_wrapper(
+    job: Job, monkeypatch: pytest.MonkeyPatch, plain: Settled
+) -> None:
+    """And what they excuse, or do not know, stays in the verdict."""
+    told = excused("plain_runs_unknown", "it took too long")
+    effect = replace(WELL, status=Status.FAILED, reason=Reason.WRAPPER_EFFECT, summary="Line 1.")
+    monkeypatch.setattr(pipeline, "past_wrappers", lambda *_: effect)
+    report, layouts = ended_by(job, monkeypatch, replace(plain, excused=(told,)), Cancelled())
+    assert report.reason is (plain.reason or Reason.WRAPPER_EFFECT)
+    assert told in report.checked.excused
+    assert (layouts.against is None) == (plain is WELL)
 
 
 @pytest.mark.parametrize("repro", [None, Repro])
