@@ -10,11 +10,9 @@ same boundaries.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import linecache
-import os
 import random
 import sys
 import threading
@@ -38,6 +36,7 @@ from .process import modes, state
 from .reach import locals_of, user_frames
 from .stances import Forced
 from .tensors import TensorWords
+from .translations import Translations, is_module
 from .unseen import IN_THREADS, LOOKS, RECOMPUTED, Unseen
 from .walk import DENSE_ITEMS, ITEMS
 from .written import Written
@@ -68,6 +67,7 @@ class Boundaries:
             ``backward``, or a ``recomputation`` within one.
         words: describes tensors.
         unseen: counts what is not looked at.
+        translations: what Dynamo translates meanwhile.
         is_dense: whether the looks are to tell which item of a large container differs, and trust no tensor's version.
         waits: whether the first call of each thread waits for a moment, so that threads meet otherwise than in another run.
         modules: names of modules of packages whose globals and classes are looked at like the script's own.
@@ -86,6 +86,7 @@ class Boundaries:
         inside: Callable[[int, str], AbstractContextManager[object]],
         words: TensorWords,
         unseen: Unseen,
+        translations: Translations,
         is_dense: bool = False,
         waits: bool = False,
         modules: Sequence[str] = (),
@@ -95,6 +96,7 @@ class Boundaries:
             is_own, is_eager, is_full, before, on_look,
         )  # fmt: skip
         self._forced, self._inside, self._words, self.unseen = forced, inside, words, unseen
+        self._translations = translations
         self._is_dense, self._waits, self._written = is_dense, waits, written
         self._lanes = Lanes()
         self._lock = threading.RLock()
@@ -170,7 +172,7 @@ class Boundaries:
         self._before(number)
         self._boundary(lane, "call", "entry", unit, number, frame, self._arguments(frame))
         is_eager, again = self._is_eager(number), self._made_eager(number)
-        begun, frames = time.perf_counter(), _frames()
+        begun, frames = time.perf_counter(), self._translations.frames
         lane.depth += 1
         surroundings = self._inside(unit, "eager call" if is_eager else "call")
         surroundings.__enter__()
@@ -186,7 +188,7 @@ class Boundaries:
             error = sys.exc_info()[1]
             raised = "result" not in held and error is not None
             roots = [*self._arguments(frame), *([("result", held["result"])] if "result" in held else [])]
-            said = {"compiled": _frames() - frames, "raised": type(error) if raised else None}
+            said = {"compiled": self._translations.frames - frames, "raised": type(error) if raised else None}
             del held, error
             self._boundary(lane, "call", "exit", unit, number, frame, roots, said)
 
@@ -348,7 +350,7 @@ class Boundaries:
         """Globals of the script, then of its own modules, as (path, value)."""
         for name in sorted(sys.modules.keys() - self._known_modules):
             self._known_modules.add(name)
-            file = str(vars(sys.modules[name]).get("__file__") or "") if _is_module(name) else ""
+            file = str(vars(sys.modules[name]).get("__file__") or "") if is_module(name) else ""
             if name in self._further:
                 self._further_files.add(file)
             if name in self._further or self._is_own(file):
@@ -360,7 +362,11 @@ class Boundaries:
             roots += [
                 (front + key, value)
                 for key, value in list(scope.items())
-                if not (key.startswith("__") or isinstance(value, types.ModuleType) or (id(scope), key) in INSTALLED)
+                if not (
+                    key.startswith("__")
+                    or isinstance(value, types.ModuleType)
+                    or (id(scope), key) in self._translations.installed
+                )
             ]
         return roots
 
@@ -383,10 +389,6 @@ def _is_recomputed(frame: types.FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def _is_module(name: str) -> bool:
-    return isinstance(sys.modules.get(name), types.ModuleType)
 
 
 def _exception(kind: type | None) -> Entry:
@@ -422,91 +424,6 @@ def line_of(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> Mes
     if path == getattr(sys.modules["__main__"], "__file__", None):
         return {"line": number}
     return {"line": number, "file": place_of(path).name, "code": linecache.getline(path, number).strip()[:300]}
-
-
-def _frames() -> int:
-    """Number of frames that Dynamo was given so far."""
-    return COMPILED[0]
-
-
-COMPILED = [0]
-"""Number of frames that Dynamo was given; counted here, since Dynamo's own counters are off in these runs."""
-
-
-INSTALLED: set[tuple[int, str]] = set()
-"""Globals that Dynamo put into a script's modules for its own code: identity of the scope, and name. Not all have a name that tells:
-the constant result of ``f`` is ``f_0``."""
-
-
-TRACED: dict[str, None] = {}
-"""Names of the modules whose functions Dynamo has traced, called or inlined; `watch_dynamo` collects them."""
-
-
-COMPILING = [0]
-"""How deep in Dynamo's translation of a frame we are."""
-
-
-def is_compiling() -> bool:
-    """Whether Dynamo translates a frame now."""
-    return COMPILING[0] > 0
-
-
-def watch_dynamo(during: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> None:
-    """Start counting the frames that Dynamo is given, and noting the globals that it installs while it translates one, and
-    the modules that what it translates is from.
-
-    ``during``: the surroundings in which it translates.
-    """
-    from torch._dynamo import convert_frame, symbolic_convert
-
-    original = convert_frame._compile
-
-    @functools.wraps(original)
-    def compile_(code: types.CodeType, globals: dict[str, object], *args: Any, **kwargs: Any) -> Any:
-        COMPILED[0] += 1
-        TRACED[str(globals.get("__name__"))] = None
-        before = set(globals)
-        COMPILING[0] += 1
-        try:
-            with during():
-                return original(code, globals, *args, **kwargs)
-        finally:
-            COMPILING[0] -= 1
-            INSTALLED.update((id(globals), name) for name in globals.keys() - before)
-
-    convert_frame._compile = compile_
-    inliner: Any = symbolic_convert.InliningInstructionTranslator
-    inline = vars(inliner).get("inline_call")
-    if not isinstance(inline, classmethod):
-        return
-
-    @functools.wraps(inline.__func__)
-    def inline_call(cls: Any, parent: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            TRACED[str(func.get_globals().get("__name__"))] = None
-        except Exception:
-            TRACED.setdefault("")  # not all that is inlined has globals
-        return inline.__func__(cls, parent, func, *args, **kwargs)
-
-    inliner.inline_call = classmethod(inline_call)
-
-
-def traced_packages(is_own: Callable[[str], bool]) -> list[str]:
-    """Names of the modules that Dynamo has traced and that are neither the script's own, nor torch's, nor the language's."""
-    library = os.path.dirname(os.__file__) + os.sep
-    found = []
-    for name in TRACED:
-        file = str(vars(sys.modules[name]).get("__file__") or "") if _is_module(name) else ""
-        is_of_language = file.startswith(library) and "-packages" + os.sep not in file
-        if file and name != "__main__" and not (is_own(file) or is_of_language or name.partition(".")[0] in OURS):
-            found.append(name)
-    return sorted(found)[:MOST_PACKAGES]
-
-
-OURS = ("torch", "minimizer", __name__.partition(".")[0])
-"""Packages whose modules are never looked at as the script's own; this one has a name of its own in the child."""
-MOST_PACKAGES = 200
-"""Modules of packages that are looked at."""
 
 
 def _nothing() -> None:

@@ -22,7 +22,7 @@ import torch._dynamo.utils
 
 from ..exact.as_dynamo import Optimizers
 from ..exact.as_traced import eager_as_traced
-from ..exact.boundaries import Boundaries, is_compiling, line_of, traced_packages, watch_dynamo
+from ..exact.boundaries import Boundaries, line_of
 from ..exact.checkpointed import draw_again
 from ..exact.compiler_writes import CompilerWrites
 from ..exact.leaves import Entry
@@ -30,6 +30,7 @@ from ..exact.machine import Machine
 from ..exact.moved import Moved
 from ..exact.redrawn import RedrawnGraphs, WholeTensors
 from ..exact.stances import Forced
+from ..exact.translations import Translations
 from ..exact.unseen import LOOKS, Unseen
 from ..exact.wrappers import Glances, leave_out_compiler
 from ..exact.written import Written
@@ -92,7 +93,8 @@ def exact_run(message: Message, channel: Channel) -> None:
     if not request.regions:
         torch.compiler.nested_compile_region = _unmarked
     start = RandomStart(request.state)
-    machine = Machine(is_own=is_own, replay=request.replay, is_compiling=is_compiling)
+    translations = Translations()
+    machine = Machine(is_own=is_own, replay=request.replay, is_compiling=translations.is_under_way)
     moved = Moved(is_own=is_own, delays=request.delays, resident=request.resident) if request.moved else None
     redrawn = RedrawnGraphs(request.redrawn["seed"], set(request.redrawn["units"])) if request.redrawn else None
     optimizers = Optimizers() if request.library else None
@@ -101,7 +103,7 @@ def exact_run(message: Message, channel: Channel) -> None:
         Glances(is_own, lambda frame: line_of(frame, is_own), request.through) if request.through is not None else None
     )
     words, forced, printed = WholeTensors(unseen), Forced(library=request.library, glances=glances), Written()
-    draw_again(is_compiling)
+    draw_again(translations.is_under_way)
 
     def before(call: int) -> None:
         if call == request.reset:
@@ -132,13 +134,14 @@ def exact_run(message: Message, channel: Channel) -> None:
         inside=inside,
         words=words,
         unseen=unseen,
+        translations=translations,
         is_dense=request.full is not None,
         waits=request.moved,
         modules=request.modules,
         written=printed,
     )
     writes = CompilerWrites(boundaries.walk) if request.written else None
-    watch_dynamo(writes.watching if writes is not None else contextlib.nullcontext)
+    translations.watch(writes.watching if writes is not None else contextlib.nullcontext)
     torch._dynamo.register_backend(eager_as_traced(graph_calls, boundaries.call_now, of_graph), name=NAME)
     use_backend(NAME)
     if request.bare:
@@ -166,7 +169,7 @@ def exact_run(message: Message, channel: Channel) -> None:
         "seconds": [round(s, 4) for s in boundaries.seconds[:MOST_DELAYS]],
         "unseen": unseen.told(),
         "stacks": unseen.stacks,
-        "packages": traced_packages(is_own),
+        "packages": translations.packages(is_own),
         "graph_calls": graph_calls,
         "reads": machine.text,
         "resident": _resident(),
