@@ -236,6 +236,11 @@ _STATE = (
         "a recorded graph may compute in another order than Python did",
     ),
     Excuse(
+        "exact_backend", "state",
+        "An error that a call raises on Dynamo's backend `eager`, and not on the script's own, is left to the comparison of its graphs",
+        "eager refuses an operator that the script's own backend takes, and its handler was left behind when the graph was recorded",
+    ),
+    Excuse(
         "exact_recomputed", "state",
         "Calls that a checkpoint makes again in a backward are compared in the gradients and the state after it, not one by one",
         "compiled code recomputes within its own graph, where it makes no call",

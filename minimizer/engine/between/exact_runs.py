@@ -36,7 +36,7 @@ MOST_SHOWN = 6
 BY_LIBRARY = "between graphs, what modules and optimizers of torch's own compute otherwise where they are compiled: eager was made to choose the same"
 OF_OURS = "inside/exact/"
 """What the file of an error of our own contains."""
-ARITHMETIC = excused("exact_arithmetic").rule
+ARITHMETIC, OF_BACKEND = excused("exact_arithmetic").rule, excused("exact_backend").rule
 OF_OBSERVER = {
     "walk": excused("exact_truncated").rule,
     "looks": excused("exact_looks").rule,
@@ -203,7 +203,7 @@ class ExactRuns:
     def _examined(self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog) -> Found | str:
         """The confirmed difference; else where and why the comparison ended early, empty if it did not.
 
-        A call of which other arithmetic is shown runs without the compiler from then on: what follows starts from eager's state.
+        A call whose difference is shown to be no fault runs without the compiler from then on: what follows starts from eager's state.
         """
         self._replay = eager.reads or None
         sparse, logs, place = plan, (eager, compiled), ""
@@ -213,18 +213,19 @@ class ExactRuns:
                 return end
             if not self._library and self._is_by_library(text, end):
                 return replace(end, is_by_library=True)
-            if not self._is_other_arithmetic(text, end):
+            rule = self._why_no_fault(text, plan, end)
+            if not rule:
                 return end
             place = f"{self._place(end.difference.look)} on"
             for change in end.difference.changes:
-                self._excused[ARITHMETIC, change.path] += 1
+                self._excused[rule, change.path] += 1
             calls = {*plan.get("shown", ()), *range(end.call, end.until + 1)}
             plan = {**sparse, "shown": sorted(calls)}
             again = self._log(text, plan)
             if again is None:
                 return f"{place}: a further run ended early"
             logs = eager, again
-        return f"{place}: too many calls compute by other arithmetic"
+        return f"{place}: too many calls differ where that is no fault"
 
     def _narrowed(
         self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, *, is_replayed: bool
@@ -277,6 +278,29 @@ class ExactRuns:
             eager, compiled = logs[0], logs[1]
         where = f"{self._place(difference.look)} on" if difference is not None else "the first difference on"
         return f"{where}: {UNCONFIRMED}"
+
+    def _why_no_fault(self, text: str, plan: dict[str, Any], found: Found) -> str:
+        """The rule by which a confirmed difference is no fault between graphs; empty if it is one."""
+        if self._is_of_backend(text, plan, found):
+            return OF_BACKEND
+        return ARITHMETIC if self._is_other_arithmetic(text, found) else ""
+
+    def _is_of_backend(self, text: str, plan: dict[str, Any], found: Found) -> bool:
+        """Whether a call raises an error on the backend ``eager``, and none on the script's own.
+
+        Eager's kernel for an operator of the graph raises it, behind the handler that the script has for it; the script's own backend
+        takes that operator, or does not come so far: comparing the graph shows what is wrong there.
+        """
+        raised = next((c for c in found.difference.changes if c.path == "raised"), None)
+        if raised is None or not raised.compiled.get("value"):
+            return False
+        (outcome,) = self._ask([{**plan, "shown": found.shown, "own_backend": True}], text)
+        if outcome.exact is None:
+            return outcome.ending is not Ending.TIMEOUT
+        look = found.difference.look
+        states = (state for at, state in outcome.exact.states() if at.moment == look.moment)
+        own = dict(next(states, {})).get("raised", raised.eager)
+        return own == raised.eager or "of" in own
 
     def _is_other_arithmetic(self, text: str, found: Found) -> bool:
         """Whether a difference is what other roundings of the graphs of the blamed calls make of just these elements."""

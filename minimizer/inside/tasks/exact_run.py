@@ -143,7 +143,8 @@ def exact_run(message: Message, channel: Channel) -> None:
     writes = CompilerWrites(boundaries.walk) if request.written else None
     translations.watch(writes.watching if writes is not None else contextlib.nullcontext)
     torch._dynamo.register_backend(eager_as_traced(graph_calls, boundaries.call_now, of_graph), name=NAME)
-    use_backend(NAME)
+    if not request.own_backend:
+        use_backend(NAME)
     if request.bare:
         leave_out_compiler()
     if glances is not None:

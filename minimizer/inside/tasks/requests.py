@@ -160,6 +160,8 @@ class ExactRequest(Request):
     what Dynamo decomposes is decomposed."""
     modules: Sequence[str] = ()
     """Names of modules of packages whose globals and classes are looked at like the script's own."""
+    own_backend: bool = False
+    """Whether calls are compiled for the backend that the script names, in the place of ``eager``."""
     bare: bool = False
     """Whether the compiler is not there at all, nor are its wrappers."""
     through: Sequence[str] | None = None

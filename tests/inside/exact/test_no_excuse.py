@@ -318,3 +318,41 @@ def test_a_call_that_a_checkpoint_makes_again_is_no_fault_and_hides_none(child: 
     assert "exact_recomputed" in {one.rule for one in answer.excused}
     found = compared(child, home, CHECKPOINTED.replace("FAULT", 'priority["caption"] = priority.pop("caption")')).found
     assert found is not None and "grad" in found.difference.first.path
+
+
+HANDLED = """
+import torch
+def handled(x):
+    try:
+        return OPERATION
+    except HANDLER:
+        return x * 1.0
+step = torch.compile(handled)
+step(INPUT)
+"""
+"""An error of eager's kernel that the script handles, which a recorded graph raises behind the handler."""
+
+
+@pytest.mark.needs_excuse("exact_backend")
+@pytest.mark.fault_behind("exact_backend")
+def test_an_error_of_the_backend_eager_alone_is_left_to_the_graphs_and_hides_no_lost_handler(
+    child: Executor, home: Path
+) -> None:
+    resized = "torch.nn.functional.interpolate(x, size=(2, 2), mode='bilinear')"
+    parts = {
+        "OPERATION": resized,
+        "HANDLER": "NotImplementedError",
+        "INPUT": "torch.ones(1, 1, 1, 1, dtype=torch.int32)",
+    }
+    answer = compared(child, home, filled(parts))
+    assert answer.found is None
+    parts = {"OPERATION": "torch.linalg.cholesky(x)", "HANDLER": "torch.linalg.LinAlgError", "INPUT": "-torch.eye(2)"}
+    found = compared(child, home, filled(parts)).found
+    assert found is not None and found.difference.first.path == "raised"
+
+
+def filled(parts: dict[str, str]) -> str:
+    text = HANDLED
+    for name, value in parts.items():
+        text = text.replace(name, value)
+    return text
