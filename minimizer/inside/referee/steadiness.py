@@ -22,26 +22,35 @@ EAGER_RUNS, EAGER_SECONDS = 6, 10.0
 
 
 def is_steady(call: Call, wrong: Collection[str]) -> bool:
-    """Whether eager is deterministic, given the same inputs and random state: the same values, the same exception.
-
-    The referee's single eager rerun shows differences that always occur; rare ones need more runs, which only a fault justifies.
-    At most `EAGER_RUNS`, none begun after `EAGER_SECONDS`.
+    """Whether eager is deterministic at one of the ``wrong`` places at least, so that the compiler is to blame there.
 
     Args:
         call: the call to run in eager.
         wrong: the places, such as ``output[0]``, where compiled and eager differ; empty if an exception is the difference.
     """
+    moved = moving(call, wrong)
+    return moved is not None and (not wrong or bool(set(wrong) - moved))
+
+
+def moving(call: Call, wrong: Collection[str]) -> set[str] | None:
+    """Those of the ``wrong`` places at which eager differs from itself, given the same inputs and random state; None if its exception does.
+
+    The referee's single eager rerun shows differences that always occur; rare ones need more runs, which only a fault justifies.
+    At most `EAGER_RUNS`, none begun after `EAGER_SECONDS`.
+    """
     stop = time.monotonic() + EAGER_SECONDS
     first: tuple[dict[str, Tensor], str] | None = None
+    moved = set[str]()
     for _ in range(EAGER_RUNS):
         found = _run_once(call)
         first = first or found
-        sides = [(first[0][where], found[0][where]) for where in wrong if where in first[0] and where in found[0]]
-        if found[1] != first[1] or any(compare(one, other) for one, other in sides):
-            return False
-        if time.monotonic() > stop:
+        if found[1] != first[1]:
+            return None
+        both = (where for where in wrong if where in first[0] and where in found[0])
+        moved |= {where for where in both if compare(first[0][where], found[0][where])}
+        if (wrong and moved >= set(wrong)) or time.monotonic() > stop:
             break
-    return True
+    return moved
 
 
 def _run_once(call: Call) -> tuple[dict[str, Tensor], str]:

@@ -9,7 +9,7 @@ and left out.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from torch.fx.experimental._backward_state import BackwardState
@@ -97,8 +97,9 @@ class Comparer:
             settle()
         except Exception as error:
             self._lost.end_if(error, graph, number, "run")
-            if self._is_steady(graph, call, ()):
-                self._holder.hold(graph, call, Failure("run", "runtime_error", exception=describe(error)))
+            failure = self._steady(graph, call, Failure("run", "runtime_error", exception=describe(error)))
+            if failure is not None:
+                self._holder.hold(graph, call, failure)
             raise
         self._line.phase("compare", graph, number)
         self.kept.after(name, held)
@@ -153,19 +154,25 @@ class Comparer:
         if verdict.nondeterministic:
             self._told.is_unsteady(graph)
         is_passed_by = verdict.layout_only and not self._stops_at_layout and self._told.knows_layout_of(graph)
-        wrong = [difference.where for difference in verdict.differences]
-        if verdict.fault and not is_passed_by and self._is_steady(graph, call, wrong):
-            if verdict.layout_only and not self._stops_at_layout:
-                self._told.layout(graph, number, verdict)
-            elif self._each is not None:
-                self._each.fails(graph.key, str(verdict.kind))
-            else:
-                self._holder.hold(graph, call, Failure("run", verdict.kind, verdict=verdict))
+        if verdict.fault and not is_passed_by:
+            self._fails(graph, number, call, verdict)
         self._told.suspect(graph, number, verdict)
         if verdict.note:
             self._told.note(verdict.note)
         with contextlib.suppress(Exception):  # only a figure in the report: no verdict depends on it
             self._coverage.largest.look(graph.module.graph, expected, actual, verdict)
+
+    def _fails(self, graph: CapturedGraph, number: int, call: Call, verdict: referee.Verdict) -> None:
+        """Hold a call that fails, or count it."""
+        failure = self._steady(graph, call, Failure("run", verdict.kind, verdict=verdict))
+        if failure is None:
+            return
+        if failure.verdict.layout_only and not self._stops_at_layout:
+            self._told.layout(graph, number, failure.verdict)
+        elif self._each is not None:
+            self._each.fails(graph.key, str(failure.kind))
+        else:
+            self._holder.hold(graph, call, failure)
 
     def _keep_for_backward(
         self, graph: CapturedGraph, number: int, call: Call, compiled: Function, actual: Any
@@ -193,24 +200,20 @@ class Comparer:
             replay = backward.replay()
             if self._holder.is_at(graph, backward.number, "backward"):
                 self._holder.hold(graph, replay, Failure("backward"), backward)
-            found = self._replayed(backward, replay, is_over)
+            failure = self._replayed(backward, replay, is_over)
         except Exception as error:
             self._cannot_compare_gradients(graph, error)
             return
-        if found is None:
-            return
-        wrong, failure = found
-        if not self._is_steady(graph, replay, wrong):
+        failure = self._steady(graph, replay, failure) if failure is not None else None
+        if failure is None:
             return
         if self._each is not None:
             self._each.fails(backward.key, str(failure.kind))
         else:
             self._holder.hold(graph, replay, failure, backward)
 
-    def _replayed(
-        self, backward: BackwardCall, replay: GradientCall, is_over: bool
-    ) -> tuple[list[str], Failure] | None:
-        """The places where the replay's gradients differ, and the failure; None if it passes, or if eager cannot replay it."""
+    def _replayed(self, backward: BackwardCall, replay: GradientCall, is_over: bool) -> Failure | None:
+        """The failure of a replay; None if it passes, or if eager cannot replay it."""
         graph, last = backward.graph, backward.graph.calls - 1
         self._line.phase("compare", graph, last)
         try:
@@ -232,7 +235,7 @@ class Comparer:
             if not is_over:  # the script's own backward succeeded: the replay is at fault
                 raise
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
-            return [], Failure("backward", kind, exception=describe(error))
+            return Failure("backward", kind, exception=describe(error))
         self._line.phase("compare", graph, last)
         if backward.ran_unseen:
             self._excuse("cotangents_unseen", graph)
@@ -243,18 +246,24 @@ class Comparer:
         with contextlib.suppress(Exception):
             gradients = expected.gradients, actual.gradients
             self._coverage.largest.look_at_gradients(graph.module.graph, replay.inputs, *gradients, verdict)
-        if not verdict.fault:
-            return None
-        wrong = [difference.where for difference in verdict.differences]
-        return wrong, Failure("backward", "wrong_gradient", verdict=verdict)
+        return Failure("backward", "wrong_gradient", verdict=verdict) if verdict.fault else None
 
-    def _is_steady(self, graph: CapturedGraph, call: Call, wrong: Collection[str]) -> bool:
-        """Whether eager is deterministic here; if not, the compiler is not to blame, and the nondeterminism is recorded."""
-        is_steady = steadiness.is_steady(call, wrong)
-        if not is_steady:
-            self._excuse("eager_unsteady", graph)
+    def _steady(self, graph: CapturedGraph, call: Call, failure: Failure) -> Failure | None:
+        """A failure without the places at which eager is not deterministic: there the compiler is not to blame, which is recorded.
+
+        None if nothing is left of it.
+        """
+        differences = failure.verdict.differences if failure.verdict is not None else []
+        moved = steadiness.moving(call, [difference.where for difference in differences])
+        if moved == set():
+            return failure
+        self._excuse("eager_unsteady", graph)
+        left = [difference for difference in differences if moved is not None and difference.where not in moved]
+        if not left:
             self._told.is_unsteady(graph)
-        return is_steady
+            return None
+        kind = failure.kind if failure.phase == "backward" else left[0].kind
+        return replace(failure, kind=kind, verdict=replace(failure.verdict, kind=left[0].kind, differences=left))
 
     def _excuse(self, rule: str, graph: CapturedGraph) -> None:
         self._coverage.excuses.excuse(rule, f"graph {graph.index}")
