@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from minimizer.inside.referee.call import Call
+from minimizer.inside.referee.call import Call, Side
 from minimizer.inside.referee.referee import Verdict, judge
 
 Function = Callable[..., Any]
@@ -47,6 +47,16 @@ def with_its_dtype(x: torch.Tensor) -> torch.Tensor:
     return cancelled(x) + torch.finfo(x.dtype).tiny
 
 
+def near_overflow(x: torch.Tensor) -> torch.Tensor:
+    """Sums of which the first few overflow or not by their last bit; it has no truth in double precision."""
+    return (x.sum(0) + torch.finfo(x.dtype).tiny) * (torch.finfo(x.dtype).max / 512)
+
+
+def at_the_edge() -> list[torch.Tensor]:
+    x = torch.rand(1000, 1024)
+    return [x / x.sum(0) * torch.where(torch.arange(1024) < 128, 512.0, 384.0)]
+
+
 def draws(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand_like(x), x.sin()
 
@@ -62,6 +72,7 @@ EXCUSE_PAIRS: dict[str, Pair] = {
     "ulps": Pair(
         with_its_dtype, lambda x: with_its_dtype(x.flip(0)), lambda x: with_its_dtype(x) + 1e-3, lambda: [torch.randn(1000, 4) * 0.01 + 0.03]
     ),
+    "nonfinite_moves": Pair(near_overflow, lambda x: near_overflow(x.flip(0)), lambda x: near_overflow(x) * 2, at_the_edge),
     "undefined_result": Pair(
         lambda x: (x * 1e30).to(torch.int32) + 1,
         lambda x: torch.full_like(x, 7).to(torch.int32),
@@ -95,3 +106,21 @@ def test_a_right_program_needs_the_rule(rule: str) -> None:
     pair = EXCUSE_PAIRS[rule]
     verdict = judged(pair, pair.right)
     assert not verdict.fault and rule in verdict.excuses
+
+
+@pytest.mark.needs_excuse("layout_of_copies")
+@pytest.mark.fault_behind("layout_of_copies")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_the_layout_of_an_input_that_its_copy_does_not_keep_is_no_fault_and_hides_none() -> None:
+    """As in a survey: eager runs on copies of the inputs, and compiled code on the inputs themselves."""
+    every_second = torch.quantize_per_tensor(torch.arange(8.0), 0.5, 0, torch.qint8)[::2]
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.dequantize() * 2
+
+    call = Call.now(program, [every_second])
+    expected = call.run(program)
+    assert expected.inputs[0].stride() != every_second.stride()
+    verdict = judge(call, expected, Side(program(every_second), [every_second]))
+    assert not verdict.fault and verdict.excuses == ["layout_of_copies"]
+    assert judge(call, expected, Side(program(every_second) + 1, [every_second])).fault

@@ -22,6 +22,7 @@ from canned_surveys import (
     held,
     silent,
 )
+from healthy_verdict import report_of, says_open
 
 from minimizer.engine.child import sent_program
 from minimizer.engine.child.bounded import parse
@@ -36,6 +37,11 @@ from minimizer.engine.survey.triage import SURVEYS, Triage
 from minimizer.engine.survey.verdicts import WANTS_ARGUMENTS
 from minimizer.errors import BudgetExceeded, WorkerTrouble
 from minimizer.vocabulary import Kind, Reason, Status
+
+
+def rules(found: Settled) -> list[str]:
+    """The rules by which something was excused."""
+    return [one.rule for one in (*found.checked.excused, *found.excused)]
 
 
 def triage(
@@ -218,6 +224,7 @@ def test_a_script_that_dies_in_eager_is_not_runnable(end: dict[str, Any], says: 
 # the script's own check -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault_behind("check_of_values")
 def test_the_scripts_own_tolerance_decides_where_ours_sees_rounding() -> None:
     failing = finished(
         exception=error("AssertionError", "Tensor-likes are not close!"),
@@ -239,10 +246,12 @@ def test_a_plain_assert_is_judged_by_the_default_tolerance() -> None:
     assert executor.compiled[1]["tolerance"] == {}
 
 
+@pytest.mark.needs_excuse("check_of_values")
 def test_a_check_that_no_call_bears_out_is_disputed() -> None:
     found = unshown(finished(exception=error("AssertionError", "took 3 s")), finished(), eager=[finished()])
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.DISPUTED, Kind.WRONG_OUTPUT)
     assert "AssertionError: took 3 s" in found.summary
+    assert rules(found) == ["check_of_values"]
 
 
 def test_a_check_of_outputs_that_a_later_call_wrote_over_is_not_disputed() -> None:
@@ -270,15 +279,32 @@ assert took < 1, "too slow"
 """
 
 
+LATE = {**error("AssertionError", "too slow"), "frames": [["script.py", "<module>", 'assert took < 1, "too slow"']]}
+
+
+@pytest.mark.needs_excuse("reads_clock")
 def test_a_check_that_reads_a_clock_is_disputed_whatever_eager_does(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(TIMED)
-    late = {**error("AssertionError", "too slow"), "frames": [["script.py", "<module>", 'assert took < 1, "too slow"']]}
-    executor = CannedExecutor([finished(exception=late)], [finished(exception=late)])
+    executor = CannedExecutor([finished(exception=LATE)], [finished(exception=LATE)])
     found = asked_of(executor, tmp_path / "script.py").run()
     assert isinstance(found, Settled)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.DISPUTED, Kind.WRONG_OUTPUT)
     assert "too slow" in found.summary and "clock" in found.summary
     assert [request["compile"] for request in executor.asked] == [True]
+    assert rules(found) == ["reads_clock"]
+
+
+@pytest.mark.fault_behind("reads_clock")
+@pytest.mark.parametrize("check", ["assert torch.equal(f(x), g(x))", "assert f(x) is not None"])
+def test_another_check_of_a_script_that_takes_the_time_is_not_disputed_for_that(tmp_path: Path, check: str) -> None:
+    (tmp_path / "script.py").write_text(f"{TIMED}{check}\n")
+    failed = {**error("AssertionError", ""), "frames": [["script.py", "<module>", check]]}
+    executor = CannedExecutor([finished(exception=failed), held(kind="wrong_output", verdict=WRONG)], [finished()])
+    found = asked_of(executor, tmp_path / "script.py").run()
+    if "equal" in check:
+        assert isinstance(found, Case) and found.signature.kind is Kind.WRONG_OUTPUT
+    else:
+        assert isinstance(found, ScriptCase) and found.otherwise.reason is Reason.NOT_VERIFIED
 
 
 MISSING = """
@@ -823,8 +849,10 @@ def test_a_script_that_never_ends_and_compiles_nothing() -> None:
     assert "did not end in time" in found.summary
 
 
+@pytest.mark.needs_excuse("stopped_early")
 def test_a_long_script_that_was_stopped_is_healthy_as_far_as_it_was_seen() -> None:
     found = settled(finished(stopped=True, seconds=61.7))
+    assert says_open(report_of(found), "stopped_early")
     assert found.status is Status.HEALTHY
     assert "5 of at least 5 calls that were compared" in found.summary
     assert "the run was stopped after 62 s; --steps 10 lets it run longer" in found.summary
