@@ -147,17 +147,16 @@ class ExactRuns:
         self._replay, self._excused = None, Counter()
         plan: dict[str, Any] = {}
         eager, compiled = self._ask([{"eager": ALL}, {}], text)
-        left_out: list[str] = []
-        if why := _broken(eager, compiled, self._timeout):
+        broken = _broken(eager, compiled, self._timeout)
+        if broken:
             plan = {"full": []}
             eager, compiled = self._ask([{**plan, "eager": ALL}, plan], text)
-            left_out.append(f"between graphs, what the script holds ({why}): only what calls return was compared")
         for outcome in (eager, compiled):
             if outcome.ending is not Ending.SAME or outcome.exact is None:
                 if outcome is compiled and eager.exact is not None and not failed_check(compiled):
                     found = self._before_it_ended(text, plan, eager.exact, compiled.exact)
                     if found is not None:
-                        return self._answer(found, "", left_out, found.compiled)
+                        return self._answer(found, "", broken, found.compiled)
                 why = _broken(eager, compiled, self._timeout) or f"a run of the script ended early ({outcome.ending})"
                 check = failed_check(outcome) if eager.ending is Ending.SAME else ""
                 return replace(unanswered(why, runs=self.runs), failed_check=check)
@@ -175,16 +174,18 @@ class ExactRuns:
             else self._ended(seen)
         )
         found, ended = (end, "") if isinstance(end, Found) else (None, end)
-        return self._answer(found, ended, left_out, compiled.exact)
+        return self._answer(found, ended, broken, compiled.exact)
 
-    def _answer(self, found: Found | None, ended: str, left_out: Sequence[str], compiled: ExactLog) -> Answer:
+    def _answer(self, found: Found | None, ended: str, broken: str, compiled: ExactLog) -> Answer:
+        """The answer of runs that were compared. ``broken``: why they had to be made again, without looking at what the script holds."""
+        held = f"between graphs, what the script holds ({broken}): only what calls return was compared"
         rest = (f"what lies between graphs from {ended}",) if ended else ()
         by_noise = (excused(rule, path, count) for (rule, path), count in self._excused.items())
         return Answer(
             found,
             ended=ended,
-            not_compared=(*rest, *left_out, *unseen(compiled)),
-            excused=(*by_noise, *_ended_by(ended), *unseen_by_rule(compiled)),
+            not_compared=(*rest, *((held,) if broken else ()), *unseen(compiled)),
+            excused=(*by_noise, *_ended_by(ended), *_broken_by(broken), *unseen_by_rule(compiled)),
             runs=self.runs,
             looks=len(compiled.looks),
         )
@@ -452,7 +453,12 @@ def failed_check(outcome: Outcome) -> str:
 def unanswered(why: str, *, runs: int = 0) -> Answer:
     """The answer of exact runs that did not come to their end."""
     left_out = (f"what lies between graphs: {why}",)
-    return Answer(aside=why, not_compared=left_out, excused=(excused("exact_no_answer", why),), runs=runs)
+    return Answer(aside=why, not_compared=left_out, excused=_broken_by(why), runs=runs)
+
+
+def _broken_by(why: str) -> tuple[Excused, ...]:
+    """The excuse of a run that did not come to its end."""
+    return (excused("exact_no_answer", why),) if why else ()
 
 
 def _ended_by(ended: str) -> tuple[Excused, ...]:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 import sample_reports
+from healthy_verdict import report_of, says_open
 
 from minimizer.engine import pipeline
 from minimizer.engine.between import exact_runs, search
@@ -377,6 +378,14 @@ def test_a_failing_check_of_the_script_is_taken_away_to_see_what_it_sees(
     assert seen.aside == ("" if answer.found else ENDED.aside), "without a finding, the script was not compared"
 
 
+@pytest.mark.needs_excuse("exact_not_asked")
+@pytest.mark.fault_behind("exact_not_asked")
+@pytest.mark.parametrize("options", [Options(nproc=2), Options(expect="crash")])
+def test_exact_runs_that_are_not_asked_for_are_told_before_all_else(job: Job, options: Options) -> None:
+    answer = pipeline.compare_exactly(parts_of(replace(job, options=options)))
+    assert answer.runs == 0 and says_open(report_of(exact=answer), "exact_not_asked")
+
+
 def test_exact_runs_leave_time_for_the_graphs(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what they could not look at is told."""
     shares: list[float] = []
@@ -395,6 +404,7 @@ def test_exact_runs_leave_time_for_the_graphs(job: Job, monkeypatch: pytest.Monk
     )
 
 
+@pytest.mark.needs_excuse("exact_no_answer")
 def test_exact_runs_whose_child_goes_away_are_told(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def compare(between: BetweenGraphs) -> exact_runs.Answer:
         raise ChildFailed("the child is gone")
@@ -403,6 +413,7 @@ def test_exact_runs_whose_child_goes_away_are_told(job: Job, monkeypatch: pytest
     answer = pipeline.compare_exactly(parts_of(job))
     assert answer.found is None
     assert answer.aside and answer.not_compared == ("what lies between graphs: the child is gone",)
+    assert says_open(report_of(exact=answer), "exact_no_answer")
 
 
 def healthy() -> Settled:

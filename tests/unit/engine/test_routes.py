@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from healthy_verdict import COMPARED, is_sure, report_of, says_open
 
 from minimizer.engine.between import exact_runs
 from minimizer.engine.child import protocol
@@ -390,3 +391,12 @@ def test_python_state_is_left_out_where_no_exact_run_has_looked_at_it(
     checked = parse(protocol.Checked, {"calls": 3, "not_compared": ["calls"], "state": ["state"]})
     known = checked_of(checked, exact)
     assert (known.calls, known.not_compared) == (3, left_out)
+
+
+@pytest.mark.needs_excuse("state_not_compared")
+@pytest.mark.fault_behind("state_not_compared")
+def test_python_state_that_nobody_compared_is_told_before_all_else() -> None:
+    state = "Python state that traced code changes (calls): only what graphs compute is compared"
+    seen = Settled(Status.HEALTHY, None, "No difference.", parse(protocol.Checked, {**COMPARED, "state": [state]}))
+    assert is_sure(report_of(seen, exact_runs.Answer(looks=3)))
+    assert says_open(report_of(seen, exact_runs.Answer(ended="call 3 on: the runs part")), "state_not_compared")

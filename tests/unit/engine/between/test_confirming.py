@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from healthy_verdict import report_of, says_open
 
 from minimizer.engine.between.exact_runs import UNCONFIRMED, Answer, ExactRuns
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
@@ -24,14 +25,36 @@ class Runs:
         self._made = {True: 0, False: 0}
 
     def judge(self, requests: Sequence[dict[str, Any]], **_: object) -> list[Outcome]:
-        return [Outcome(ending=Ending.SAME, exact=self._log("eager" in request)) for request in requests]
+        return [self._run(request) for request in requests]
+
+    def _run(self, request: dict[str, Any]) -> Outcome:
+        return Outcome(ending=Ending.SAME, exact=self._log("eager" in request))
 
     def _log(self, is_eager: bool) -> ExactLog:
         self._made[is_eager] += 1
-        state = self._sees[is_eager](self._made[is_eager])
+        return self._looks(self._sees[is_eager](self._made[is_eager]), self._made[is_eager])
+
+    def _looks(self, state: State, run: int) -> ExactLog:
         seen = (("call entry", {}), ("call exit", state), ("end", {}))
         looks = [Look(event=event, unit=1, number=1, full=True, changed=changed) for event, changed in seen]
         return ExactLog(looks=looks, calls=1)
+
+
+class Slow(Runs):
+    """Takes too long where all that it holds is to be looked at."""
+
+    def _run(self, request: dict[str, Any]) -> Outcome:
+        return super()._run(request) if request.get("full") == [] else Outcome(ending=Ending.TIMEOUT)
+
+
+class ByTheClock(Runs):
+    """Makes another number of calls in each run."""
+
+    def _looks(self, state: State, run: int) -> ExactLog:
+        *first, end = super()._looks(state, run).looks
+        numbers = range(2, 3 + sum(self._made.values()))
+        more = [Look(event="call exit", unit=number, number=number, full=True) for number in numbers]
+        return ExactLog(looks=[*first, *more, end.model_copy(update={"unit": 99})], calls=1 + len(more))
 
 
 def compared(runs: Runs) -> Answer:
@@ -61,3 +84,22 @@ def test_a_difference_that_comes_only_once_is_told_and_no_fault() -> None:
 def test_what_moves_without_the_compiler_in_later_runs_only_is_no_open_question() -> None:
     answer = compared(Runs(lambda run: state(max(1, run - 1), 1), lambda _: state(7, 1)))
     assert (answer.found, answer.ended, answer.not_compared) == (None, "", ())
+
+
+@pytest.mark.fault_behind("exact_no_answer")
+def test_what_calls_return_is_compared_where_the_rest_takes_too_long() -> None:
+    one, two = ({"result": {"type": "int", "value": value}} for value in "12")
+    found = compared(Slow(lambda _: one, lambda _: two)).found
+    assert found is not None and found.difference.paths == {"result"}
+    answer = compared(Slow(lambda _: one, lambda _: one))
+    assert answer.found is None and answer.aside == ""
+    assert says_open(report_of(exact=answer), "exact_no_answer"), "what the script holds was not compared"
+
+
+@pytest.mark.needs_excuse("exact_parted")
+@pytest.mark.fault_behind("exact_parted")
+def test_a_loop_by_the_clock_is_told_before_all_else_and_hides_nothing_before_it() -> None:
+    answer = compared(ByTheClock(lambda _: state(1, 1), lambda _: state(1, 1)))
+    assert answer.found is None and says_open(report_of(exact=answer), "exact_parted")
+    found = compared(ByTheClock(lambda _: state(1, 1), lambda _: state(1, 0))).found
+    assert found is not None and found.difference.paths == {"items"}
