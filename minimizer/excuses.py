@@ -206,7 +206,7 @@ _STATE = (
     ),
     Excuse(
         "exact_sampled", "state",
-        "Large tensors are compared in samples between graphs, in full where they were written to",
+        "Large tensors are compared in samples between graphs, in full at the end of the script",
         "hashing gigabytes at every call takes longer than the script",
     ),
     Excuse(

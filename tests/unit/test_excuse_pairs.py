@@ -12,8 +12,8 @@ from minimizer.excuses import EXCUSES
 SCRIPTS = ROOT / "tests" / "quality" / "excuses"
 PENDING = {
     # Bounds of exact runs.
-    "exact_sampled", "exact_threads", "exact_truncated",
-    "exact_looks", "exact_unreadable", "exact_machine", "exact_observer", "exact_output",
+
+
     # Need a second process, a GPU or compiled autograd.
     "communicates", "captured", "child_processes",
     # Rules of the survey whose pairs are still to be written.

@@ -240,7 +240,7 @@ class ExactRuns:
             seen = compared(eager, compiled, noise)
             if seen.difference is None:
                 return self._ended(seen)
-        plan = dict(plan)
+        plan, room = dict(plan), DENSE
         for _ in range(MOST_ROUNDS):
             moved = self._log(text, {**plan, "eager": ALL, **_as_heavy(eager, compiled)})
             if moved is None:
@@ -253,7 +253,8 @@ class ExactRuns:
             difference = seen.difference
             if difference is None:
                 return self._ended(seen)
-            units = _between(difference)
+            room = min(room, _room(compiled))
+            units = _between(difference, room)
             if units is None:
                 found = Found(
                     difference, 0, 0, eager, compiled, noise,
@@ -490,17 +491,23 @@ def unseen(log: ExactLog) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _between(difference: Difference) -> list[int] | None:
-    """Units (calls and backwards) to look at more closely; None if none lie between this look and the one before."""
+def _room(log: ExactLog) -> int:
+    """Calls and backwards, roughly, that can have full looks in one run: fewer than `DENSE` where this one had to leave looks out."""
+    is_short = any(row.rule == "looks" for row in log.unseen)
+    return max(4, min(DENSE, sum(look.full for look in log.looks) // 2 - 3)) if is_short else DENSE
+
+
+def _between(difference: Difference, most: int) -> list[int] | None:
+    """Units (calls and backwards) to look at more closely, about ``most`` of them; None if none lie between this look and the one before."""
     if difference.look.finest:
         return None
     unit, is_full = difference.look.unit, difference.look.full or difference.is_of_course
     before = difference.before.unit if is_full and difference.before is not None else 0
-    start = max(1, before) if is_full else max(1, unit - DENSE // 2)
+    start = max(1, before) if is_full else max(1, unit - most // 2)
     if is_full and unit - before <= 1:
         return None
     return sorted(
-        {*range(max(1, unit - DENSE // 2), unit + 1), *range(start, unit + 1, max(1, (unit - start) // (DENSE // 2)))}
+        {*range(max(1, unit - most // 2), unit + 1), *range(start, unit + 1, max(1, (unit - start) // (most // 2)))}
     )
 
 

@@ -307,7 +307,7 @@ class Boundaries:
         is_last, is_apart = event["event"] == "end", lane.number > 0
         items = DENSE_ITEMS if self._is_dense else ITEMS
         look = Look(self._is_entered, self._words, self.unseen, items=items, is_last=is_last, is_shared=is_apart)
-        self._words.begin(is_exact=is_last or self._is_dense)
+        self._words.begin(is_exact=self._is_dense, is_last=is_last)
         if is_full:
             self._looks += 1
             look.add(self._globals())

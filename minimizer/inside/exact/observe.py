@@ -43,7 +43,7 @@ from .reach import (
     written,
 )
 from .tensors import TensorWords
-from .unseen import MACHINE, Unseen
+from .unseen import IN_THREADS, MACHINE, Unseen
 from .walk import ITEMS, Walk
 
 WITHOUT_IDENTITY = (tuple, frozenset, types.MethodType, types.BuiltinFunctionType, types.CellType)
@@ -341,6 +341,7 @@ class Look(Walk):
             self._unseen.add(MACHINE, path)
             return entry
         if self._is_shared:
+            self._unseen.add(IN_THREADS, path)
             return entry
         self._attributes(path, value, entry)
         return entry

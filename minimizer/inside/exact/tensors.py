@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .unseen import SAMPLED, UNREADABLE, Unseen
+from .unseen import SAMPLED, UNREADABLE, WALK, Unseen
 
 FEW = 16
 """Elements of the largest tensor whose values are written out; a larger one is hashed."""
@@ -22,6 +22,8 @@ LARGE_BYTES = 1 << 20
 """Bytes; a larger tensor is not hashed again in the next look if neither its version nor a sample of it has changed."""
 MOST_BYTES = 1 << 30
 """Bytes of tensors that one look hashes in full; of further ones above `LARGE_BYTES` only a sample is."""
+MOST_AT_END = 8 << 30
+"""The same in the look at the script's end."""
 SAMPLE = 1 << 14
 """Elements of a sample, approximately."""
 PART = 1 << 15
@@ -48,11 +50,11 @@ class TensorWords:
         self._unseen = unseen if unseen is not None else Unseen()
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], int, str, Words]] = {}
         self._left = MOST_BYTES
-        self._is_exact = True
+        self._is_exact, self._is_last = True, False
 
-    def begin(self, *, is_exact: bool) -> None:
-        """Start a look. An exact one hashes each tensor anew, whatever was known of it."""
-        self._left, self._is_exact = MOST_BYTES, is_exact
+    def begin(self, *, is_exact: bool, is_last: bool = False) -> None:
+        """Start a look. An exact one hashes each tensor anew, whatever was known of it; the last one, at the script's end, is exact."""
+        self._left, self._is_exact, self._is_last = MOST_AT_END if is_last else MOST_BYTES, is_exact or is_last, is_last
         self._known = {key: known for key, known in self._known.items() if known[0]() is not None}
 
     def describe(self, tensor: torch.Tensor, path: str = "") -> Words:
@@ -82,7 +84,7 @@ class TensorWords:
     ) -> None:
         """Add what ``describe`` tells of a tensor's values, unless they cannot be read."""
         if not is_readable(tensor):
-            if not _has_inner(tensor):
+            if not _has_inner(tensor) and tensor.device.type != "meta":  # which has no values
                 self._unseen.add(UNREADABLE, path)
             return
         try:
@@ -114,7 +116,7 @@ class TensorWords:
         )  # a known one counts too: both runs must stop at the same
         sample = _hashed(_sample(tensor.detach()))
         if not is_within:
-            self._unseen.add(SAMPLED, path)
+            self._unseen.add(WALK if self._is_last else SAMPLED, path)
             return {"values": f"#sample {sample}"}
         known = self._known.get(id(tensor))
         version = -1 if tensor.is_inference() else tensor._version

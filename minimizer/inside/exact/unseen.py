@@ -15,9 +15,9 @@ MOST_STACKS, LONGEST_STACK = 10, 4000
 """Most errors of our own whose stacks are kept, and characters of each."""
 
 WALK = "walk"
-"""The walk over the script's objects stopped there: it has a bound."""
+"""The walk over the script's objects stopped there: it has a bound, as has what the look at the end reads of tensors."""
 SAMPLED = "sampled"
-"""A tensor of which a sample was hashed, since all tensors of that look are too large."""
+"""A tensor of which a sample was hashed before the script's end, since all tensors of that look are too large."""
 MACHINE = "machine"
 """An object known by its type only, since its state is the machine's or the compiler's."""
 UNREADABLE = "unreadable"

@@ -53,6 +53,7 @@ class Written:
         size = os.fstat(self._printed).st_size
         if size > MOST_PRINTED:
             unseen.add(PRINTED, f"{size} bytes")
+            look.put(f"{PRINTED_TEXT}.<rest>", {"type": "text", "length": str(size)})
         _add_text(look, PRINTED_TEXT, os.pread(self._printed, MOST_PRINTED, 0).decode("utf-8", "replace"))
         left, unnamed = MOST_BYTES, list[str]()
         for name, stamp in _files(self._room) if self._room else ():
