@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Iterator
 
 from minimizer.engine.reduce.problem import Problem
+from minimizer.engine.reduce.python.rounds import is_name, renamed
 from minimizer.engine.reduce.python.source import Replacement, Source, number_of
 
 Edit = Callable[[ast.AST], Replacement]
@@ -217,18 +218,3 @@ def _makes_layer(call: ast.Call) -> bool:
 
 def _plus_one(name: str) -> ast.BinOp:
     return ast.BinOp(ast.Name(name, ast.Load()), ast.Add(), ast.Constant(1))
-
-
-def renamed(node: ast.AST, values: dict[str, ast.expr]) -> ast.AST:
-    """A copy with expressions in place of names."""
-
-    class Rename(ast.NodeTransformer):
-        def visit_Name(self, name: ast.Name) -> ast.expr:
-            return copy.deepcopy(values[name.id]) if name.id in values else name
-
-    renamed: ast.AST = Rename().visit(copy.deepcopy(node))
-    return renamed
-
-
-def is_name(node: ast.AST | None, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

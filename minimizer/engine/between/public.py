@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from minimizer.engine.reduce.python.entries import is_method
+from minimizer.engine.reduce.python.entries import ENTRY, is_method
+from minimizer.engine.reduce.python.shorter import INDENT, WIDTH
 from minimizer.engine.user_script.syntax import full_name, imported
 
 CHOICES = ("backend", "mode", "options")
-ENTRY = "torch.compile"
 NAMES = ("f", "compiled")
 """Names for the result of an entry to which the script gives none."""
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-INDENT, WIDTH = 4, 88
-"""Columns by which a repro indents a line, and its longest line: a longer one is wrapped, and saves nothing."""
 
 
 def on_eager(text: str) -> str:
@@ -34,14 +32,6 @@ def on_eager(text: str) -> str:
             return node
 
     return ast.unparse(ast.fix_missing_locations(Entries().visit(tree))) + "\n"
-
-
-def with_word(entry: ast.AST, name: str, value: bool | str) -> ast.Call:
-    """An entry to the compiler, called or as a decorator, with this keyword argument set."""
-    assert isinstance(entry, ast.expr)
-    call = entry if isinstance(entry, ast.Call) else ast.Call(func=entry, args=[], keywords=[])
-    call.keywords = [*(word for word in call.keywords if word.arg != name), ast.keyword(name, ast.Constant(value))]
-    return call
 
 
 def named_entries(text: str) -> str:

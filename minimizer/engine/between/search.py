@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine.between import passes, shorter, words
+from minimizer.engine.between import passes, words
 from minimizer.engine.between.assertion import OUT, Claim, claims, draw_from
 from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, difference_at_end
@@ -28,7 +28,7 @@ from minimizer.engine.child.exact_log import Glance, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
-from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of
+from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of, shorter
 from minimizer.engine.reduce.python.seeds import seeded
 from minimizer.engine.reduce.words import said
 from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify

@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-
 import pytest
+from one_pass import reduced
 
 from minimizer.engine.between import passes
-from minimizer.engine.reduce.problem import Problem
-from minimizer.engine.reduce.python import Source
-from minimizer.engine.reduce.python.reducer import Pass
-
-
-def reduced(text: str, by: Pass, needs: Sequence[str]) -> str:
-    """What a pass makes of a script whose fault needs these texts."""
-    source = Source.parse(textwrap.dedent(text))
-
-    def check(candidates: Sequence[Source]) -> list[bool]:
-        return [all(word in candidate.text for word in needs) for candidate in candidates]
-
-    problem = Problem(source, check=check, key=lambda s: s.key, on_step=lambda step, best: None, jobs=2)
-    by(problem)
-    return problem.best.text.strip()
 
 
 def test_an_object_gives_way_to_the_one_thing_it_holds() -> None:

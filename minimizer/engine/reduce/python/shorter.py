@@ -1,4 +1,4 @@
-"""Passes that write a script with a fault between graphs in fewer statements, as a person would.
+"""Passes that write a script in fewer statements, as a person would.
 
 Each edit proposes candidates that the oracle has to confirm: a name, loop or function that is part of the fault stays.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
-from minimizer.engine.between.passes import is_name, renamed
-from minimizer.engine.between.public import ENTRY, INDENT, WIDTH, with_word
 from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python import inline
+from minimizer.engine.reduce.python.entries import ENTRY, with_word
+from minimizer.engine.reduce.python.rounds import bound, items_of, renamed
 from minimizer.engine.reduce.python.source import BODIES, Replacement, Source, number_of
 from minimizer.engine.user_script.syntax import full_name, imported
 
 Edit = Callable[[ast.AST], Replacement]
 BACKEND = len(', backend="eager"')
-LISTS = (ast.Tuple, ast.List)
+INDENT, WIDTH = 4, 88
+"""Columns by which a repro indents a line, and its longest line: a longer one is wrapped, and saves nothing."""
 MOST_ROUNDS = 4
 """First rounds of a loop that are each tried in its place; the last round is tried too."""
 
@@ -65,12 +65,12 @@ def _one_round(source: Source, loop: ast.For) -> Iterator[Source]:
     """With a single round in place of a loop, where the script spells out the values it iterates over."""
     if loop.orelse or any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(loop)):
         return
-    items = _items(source, loop.iter)
+    items = items_of(source, loop.iter)
     for number in [*range(items.count)[:MOST_ROUNDS], *range(items.count)[MOST_ROUNDS:][-1:]]:
         item = items.at(number)
-        bound = _bound(loop.target, item)
-        if bound is not None:
-            yield from _edited(source, loop, [renamed(statement, bound) for statement in loop.body])
+        values = bound(loop.target, item)
+        if values is not None:
+            yield from _edited(source, loop, [renamed(statement, values) for statement in loop.body])
         yield from _edited(source, loop, [ast.Assign(targets=[loop.target], value=item), *loop.body])
 
 
@@ -78,62 +78,6 @@ def _edited(source: Source, loop: ast.For, statements: Sequence[ast.AST]) -> Ite
     candidate = source.edited({number_of(loop): lambda _: statements})
     if candidate is not None:
         yield candidate
-
-
-def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
-    """The expression that each target of a loop is bound to in a round; None if the script does not spell it out."""
-    if isinstance(target, ast.Name):
-        return {target.id: item}
-    if not isinstance(target, LISTS) or not isinstance(item, LISTS) or len(target.elts) != len(item.elts):
-        return None
-    parts = [_bound(one, two) for one, two in zip(target.elts, item.elts, strict=True)]
-    return None if None in parts else {name: value for part in parts if part for name, value in part.items()}
-
-
-@dataclass(frozen=True)
-class _Items:
-    """The items that a loop iterates over, of which each is written only when it is asked for."""
-
-    count: int
-    at: Callable[[int], ast.expr]
-
-
-NO_ITEMS = _Items(0, lambda _: ast.Constant(None))
-
-
-def _items(source: Source, values: ast.expr, within: frozenset[str] = frozenset()) -> _Items:
-    """The items that a loop iterates over, as far as the script spells them out; else none.
-
-    ``within``: the names whose values are being looked at.
-    """
-    if isinstance(values, ast.Name):
-        given = [a.value for a in source.statements if isinstance(a, ast.Assign) and is_name(a.targets[0], values.id)]
-        is_known = len(given) == 1 and not isinstance(given[0], ast.Name) and values.id not in within
-        return _items(source, given[0], within | {values.id}) if is_known else NO_ITEMS
-    if isinstance(values, LISTS):
-        is_open = any(isinstance(e, ast.Starred) for e in values.elts)
-        return NO_ITEMS if is_open else _Items(len(values.elts), values.elts.__getitem__)
-    if not isinstance(values, ast.Call) or not isinstance(values.func, ast.Name) or not values.args:
-        return NO_ITEMS
-    if values.func.id == "range":
-        return _numbers(values.args)
-    if values.func.id == "enumerate" and len(values.args) == 1:
-        inner = _items(source, values.args[0], within)
-        return _Items(inner.count, lambda n: ast.Tuple([ast.Constant(n), inner.at(n)], ast.Load()))
-    if values.func.id == "zip":
-        columns = [_items(source, part, within) for part in values.args]
-        count = min(column.count for column in columns)
-        return _Items(count, lambda n: ast.Tuple([column.at(n) for column in columns], ast.Load()))
-    return NO_ITEMS
-
-
-def _numbers(arguments: Sequence[ast.expr]) -> _Items:
-    """The items of a ``range`` between constants."""
-    try:
-        numbers = range(*map(ast.literal_eval, arguments))
-        return _Items(len(numbers), lambda n: ast.Constant(numbers[n]))
-    except (TypeError, ValueError, OverflowError):  # not constants, no such range, or one too long to have a length
-        return NO_ITEMS
 
 
 def _made_dynamic(source: Source, loop: ast.For) -> Iterator[Source | None]:

@@ -7,10 +7,9 @@ import tracemalloc
 from collections.abc import Sequence
 
 import pytest
-from test_passes import reduced
+from one_pass import reduced
 
-from minimizer.engine.between import shorter
-from minimizer.engine.reduce.python import Source
+from minimizer.engine.reduce.python import Source, shorter
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""Rounds of a loop or comprehension: the items that a script spells out, and the names that they are bound to."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from minimizer.engine.reduce.python.source import Source
+
+LISTS = (ast.Tuple, ast.List)
+
+
+def bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
+    """The expression that each target of a loop is bound to in a round; None if the script does not spell it out."""
+    if isinstance(target, ast.Name):
+        return {target.id: item}
+    if not isinstance(target, LISTS) or not isinstance(item, LISTS) or len(target.elts) != len(item.elts):
+        return None
+    parts = [bound(one, two) for one, two in zip(target.elts, item.elts, strict=True)]
+    return None if None in parts else {name: value for part in parts if part for name, value in part.items()}
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items that a loop iterates over, of which each is written only when it is asked for."""
+
+    count: int
+    at: Callable[[int], ast.expr]
+
+
+NO_ITEMS = Items(0, lambda _: ast.Constant(None))
+
+
+def items_of(source: Source, values: ast.expr, within: frozenset[str] = frozenset()) -> Items:
+    """The items that a loop iterates over, as far as the script spells them out; else none.
+
+    ``within``: the names whose values are being looked at.
+    """
+    if isinstance(values, ast.Name):
+        given = [a.value for a in source.statements if isinstance(a, ast.Assign) and is_name(a.targets[0], values.id)]
+        is_known = len(given) == 1 and not isinstance(given[0], ast.Name) and values.id not in within
+        return items_of(source, given[0], within | {values.id}) if is_known else NO_ITEMS
+    if isinstance(values, LISTS):
+        is_open = any(isinstance(e, ast.Starred) for e in values.elts)
+        return NO_ITEMS if is_open else Items(len(values.elts), values.elts.__getitem__)
+    if not isinstance(values, ast.Call) or not isinstance(values.func, ast.Name) or not values.args:
+        return NO_ITEMS
+    if values.func.id == "range":
+        return _numbers(values.args)
+    if values.func.id == "enumerate" and len(values.args) == 1:
+        inner = items_of(source, values.args[0], within)
+        return Items(inner.count, lambda n: ast.Tuple([ast.Constant(n), inner.at(n)], ast.Load()))
+    if values.func.id == "zip":
+        columns = [items_of(source, part, within) for part in values.args]
+        count = min(column.count for column in columns)
+        return Items(count, lambda n: ast.Tuple([column.at(n) for column in columns], ast.Load()))
+    return NO_ITEMS
+
+
+def _numbers(arguments: Sequence[ast.expr]) -> Items:
+    """The items of a ``range`` between constants."""
+    try:
+        numbers = range(*map(ast.literal_eval, arguments))
+        return Items(len(numbers), lambda n: ast.Constant(numbers[n]))
+    except (TypeError, ValueError, OverflowError):  # not constants, no such range, or one too long to have a length
+        return NO_ITEMS
+
+
+def renamed(node: ast.AST, values: dict[str, ast.expr]) -> ast.AST:
+    """A copy with expressions in place of names."""
+
+    class Rename(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.expr:
+            return copy.deepcopy(values[name.id]) if name.id in values else name
+
+    renamed: ast.AST = Rename().visit(copy.deepcopy(node))
+    return renamed
+
+
+def is_name(node: ast.AST | None, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
