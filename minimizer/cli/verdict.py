@@ -18,7 +18,7 @@ from minimizer.report.examined import Largest
 from minimizer.report.excused import Excused
 from minimizer.report.figures import differences
 from minimizer.report.instances import others
-from minimizer.report.model import OF_GRAPHS, Report
+from minimizer.report.model import OF_GRAPHS, Reduction, Report
 from minimizer.vocabulary import Status
 
 NAME = 11
@@ -56,7 +56,8 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
     if blame and blame["items"]:
         lines.append(f"to blame   {printable(blame['what'], 400)}{' (confirmed)' if blame['confirmed'] else ''}")
     if reduction and reduction["nodes_before"]:
-        minimal = ", 1-minimal" if reduction["one_minimal"] else ""
+        shown = Reduction.read(reduction).shown
+        minimal = f", {shown}" if shown else ""
         lines.append(
             f"reduced    {reduction['nodes_before']} nodes to {reduction['nodes_after']}{minimal},"
             f" {reduction['trials']} trials of smaller programs in {reduction['seconds']:.0f} s"

@@ -25,7 +25,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
         [
             ("", sections.verdict(report)),
             ("", sections.how_sure(report)),
-            ("Minimal reproducer", sections.reproducer(report, repro)),
+            (_reproducer(report), sections.reproducer(report, repro)),
             ("Error logs", sections.error_logs(report)),
             ("Where", sections.culprits(report)),
             ("Between graphs", side_by_side(report)),
@@ -53,7 +53,7 @@ def render_issue(report: Report, repro: str, cut: issue_sections.Cut) -> str:
     bug = [
         ("", issue_sections.description(report, repro)),
         ("", issue_sections.seen_between(report)),
-        ("Minimal reproducer", issue_sections.reproducer(report, repro, cut)),
+        (_reproducer(report), issue_sections.reproducer(report, repro, cut)),
         ("Ablation", issue_sections.ablation(report, cut)),
         ("Necessary conditions", maintainers.conditions(report, repro)),
         ("Replay", maintainers.replay(report, repro)),
@@ -63,6 +63,12 @@ def render_issue(report: Report, repro: str, cut: issue_sections.Cut) -> str:
     ]
     asked = (_document("####", bug), issue_sections.logs(report, cut), issue_sections.versions(report))
     return _document("###", list(zip(FORM, asked, strict=True)))
+
+
+def _reproducer(report: Report) -> str:
+    """What the repro is called: minimal only where that was shown of a graph; of a script no more is tried than to take parts out."""
+    is_minimal = report.reduction is not None and report.reduction.one_minimal and report.reduction.level != "python"
+    return "Minimal reproducer" if is_minimal else "Reproducer"
 
 
 def _of_further(report: Report) -> dict[str, GeneratedCode]:

@@ -82,11 +82,12 @@ def reduction(report: Report) -> str:
     rows = [("lines of the script", f"{done.lines_before:,}", f"{done.lines_after:,} of `repro.py`, with its check")]
     if done.level != "python":
         rows = [(f"call nodes ({done.level} graph)", f"{done.nodes_before:,}", f"{done.nodes_after:,}")]
-    minimal = (
-        "Minimal: removing any one part makes the failure disappear."
-        if done.one_minimal
-        else "It was not shown that nothing more can be taken away."
-    )
+    if not done.one_minimal:
+        minimal = "It was not shown that nothing more can be taken away."
+    elif done.level == "python":
+        minimal = "No statement can be taken out: without any one of them, or an argument, the failure disappears."
+    else:
+        minimal = "Minimal: removing any one part makes the failure disappear."
     written = f"`repro.py` has {counted(done.lines_after, 'line')} of code. " if done.level != "python" else ""
     trials = f"{counted(done.trials, 'trial')} of smaller programs in {done.seconds:.0f} s"
     figures = f"{written}{trials}, {counted(done.cache_hits, 'answer')} from the cache. {minimal}"

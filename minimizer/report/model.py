@@ -141,6 +141,18 @@ class Reduction(Part):
     one_minimal: bool = False
     history: list[HistoryStep] = Field(default_factory=list)
 
+    @property
+    def shown(self) -> str:
+        """What the trials have shown of the repro, as a short statement; of a script it is less than of a graph. Empty where they did not end."""
+        if not self.one_minimal:
+            return ""
+        return "no statement can be taken out" if self.level == "python" else "1-minimal"
+
+    @property
+    def fails_only_together(self) -> bool:
+        """Whether it was shown that none of the operations that are left fails without the others."""
+        return self.one_minimal and self.level != "python"
+
     def count_after(self, nodes: int) -> None:
         """Set the number of nodes that are left.
 

@@ -345,7 +345,7 @@ def _blamed(report: Report) -> str:
     names = ", ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "unknown")
     module = next((c.module_name for c in roots if c.module), "")
     where = f" in {code(module)}" if module and names != "unknown" else ""
-    is_minimal = report.reduction is not None and report.reduction.one_minimal
+    is_minimal = report.reduction is not None and report.reduction.fails_only_together
     if len(ops) < 2:
         return f"The culprit is {names}{where}"
     return f"{'These operations fail only together:' if is_minimal else 'The culprits are'} {names}{where}"

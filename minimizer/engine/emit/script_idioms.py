@@ -27,6 +27,8 @@ except AssertionError as error:
 """
 """The handler of the script's own check; its SystemExit passes through the surrounding handler."""
 NAMES_GPU, BINDS_TORCH = re.compile(r"\bcuda\b"), re.compile(r"^import torch(?!\w| as\b)", re.MULTILINE)
+NAMES = ("check", "run", "program")
+"""Names for the last statement of a script as a function."""
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -49,19 +51,25 @@ def emit_script(
     comment = header.comment(failure, culprits, environment, failure.reproducibility, 1, {})
     if failure.kind is Kind.HANG:
         evidence = f" in {stuck_in}\n" if stuck_in else "Timeout ("
-        yield replace(_repro(comment, _twice(text, failure), failure, evidence), hang_after=REPRO_SECONDS)
+        forms = _in_one_process(text, comment, failure, evidence)
+        yield from (replace(form, hang_after=REPRO_SECONDS) for form in forms)
         return
     if crash is None:
-        evidence = "actual AssertionError" if failure.kind.is_numeric else "actual "
-        twice = _repro(comment, _twice(text, failure), failure, evidence)
-        if failure.kind.is_numeric:
-            named = _repro(comment, _twice(_named(text), failure), failure, evidence)
-            if named.lines < twice.lines:
-                yield named
-        yield twice
+        yield from _in_one_process(
+            text, comment, failure, "actual AssertionError" if failure.kind.is_numeric else "actual "
+        )
     status = f"-signal.{signal.Signals(crash).name}" if crash is not None else "1"
     evidence = f"expected exit status 0, actual {-crash if crash is not None else 1}\n"
     yield _repro(comment, _in_children(text, status, _last_words(failure, crash)), failure, evidence)
+
+
+def _in_one_process(text: str, comment: str, failure: Failure, evidence: str) -> Iterator[Repro]:
+    """The forms that run the last statement without the compiler, then with it: as a function where that is shorter than to write it twice."""
+    twice = _repro(comment, _twice(text, failure), failure, evidence)
+    named = _repro(comment, _twice(_named(text), failure), failure, evidence)
+    if named.lines < twice.lines:
+        yield named
+    yield twice
 
 
 def _repro(comment: str, body: str, failure: Failure, evidence: str) -> Repro:
@@ -117,8 +125,11 @@ def _twice(text: str, failure: Failure) -> str:
 
 def _named(text: str) -> str:
     """The script with its last statement in a function, so that a long one is not written twice."""
-    *before, last = ast.parse(text).body
-    return f"{_text(before)}def check():\n{textwrap.indent(ast.unparse(last), '    ')}\ncheck()\n"
+    tree = ast.parse(text)
+    *before, last = tree.body
+    taken = {getattr(n, "id", getattr(n, "name", "")) for n in ast.walk(tree)}
+    name = next(name for name in (*NAMES, f"{NAMES[0]}_") if name not in taken)
+    return f"{_text(before)}def {name}():\n{textwrap.indent(ast.unparse(last), '    ')}\n{name}()\n"
 
 
 def _uncompiled(before: Sequence[ast.stmt], statement: ast.stmt) -> str | None:

@@ -15,6 +15,7 @@ WORDS = {
     "dtypes": "float32 in place of other dtypes",
     "dynamic marks": "marks of dynamic sizes left out",
     "expressions": "simpler expressions",
+    "forms": "containers and comprehensions of one written as what they hold",
     "functions": "functions written out where they are called",
     "gradients": "gradients left out",
     "guess": "the simplest inputs tried first",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Callable
 from typing import cast
 
+from minimizer.engine.reduce.python.entries import ENTRY
 from minimizer.engine.reduce.python.source import Editor, Replacement, Source, number_of
 
 METHODS = ({"forward"}, {"__init__", "forward"})
@@ -43,8 +45,37 @@ def without_class(source: Source, name: str) -> Source | None:
     named = Editor({number_of(call): lambda _: ast.Name(function, ast.Load())})
     changed = cast(ast.stmt, named.visit(copy.deepcopy(site)))
     return source.edited(
-        {number_of(made): lambda _: None, number_of(site): lambda _: [*setting, forward.function, changed]}
+        {
+            **_uses(source, site, attributes),
+            number_of(made): lambda _: None,
+            number_of(site): lambda _: [*setting, forward.function, changed],
+        }
     )
+
+
+def _uses(source: Source, site: ast.stmt, attributes: set[str]) -> dict[int, Callable[[ast.AST], Replacement]]:
+    """The edits that have a function in place of the object a statement names: ``layer`` for ``net.layer``, ``torch.compile(net)`` for
+    ``net.compile()``."""
+    target = site.targets[0] if isinstance(site, ast.Assign) and len(site.targets) == 1 else None
+    if not isinstance(target, ast.Name):
+        return {}
+    edits: dict[int, Callable[[ast.AST], Replacement]] = {
+        number_of(n): lambda node: ast.Name(node.attr, ast.Load())  # type: ignore[attr-defined]
+        for n in source.nodes()
+        if isinstance(n, ast.Attribute) and _is_name(n.value, target.id) and n.attr in attributes
+    }
+    for statement in source.statements:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == f"{target.id}.compile":
+            edits[number_of(statement)] = lambda _, call=call: _compiled(target.id, call)  # type: ignore[misc]
+    return edits
+
+
+def _compiled(name: str, call: ast.Call) -> ast.Assign:
+    """``f = torch.compile(f)``, with the arguments of a call of ``f.compile()``."""
+    entry = ast.parse(ENTRY, mode="eval").body
+    arguments = [ast.Name(name, ast.Load()), *call.args]
+    return ast.Assign([ast.Name(name, ast.Store())], ast.Call(entry, arguments, call.keywords))
 
 
 def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from minimizer.engine.reduce.graph import Reduced
 from minimizer.engine.reduce.problem import OnStep, Problem
-from minimizer.engine.reduce.python import edits, inline, modules
+from minimizer.engine.reduce.python import edits, forms, inline, modules, shorter
 from minimizer.engine.reduce.python.source import Source, number_of
 from minimizer.report.model import Reduction
 
@@ -89,7 +89,10 @@ def _run(problem: Problem[Source], passes: Sequence[Pass]) -> None:
         for reduce_by in passes:
             reduce_by(problem)
         if problem.best is before:
-            return
+            for reduce_by in LAST:
+                reduce_by(problem)
+            if problem.best is before:
+                return
 
 
 def _statements(problem: Problem[Source], depth: int = 0) -> None:
@@ -187,4 +190,6 @@ def _each(
 
 
 WHOLE: tuple[Pass, ...] = (_statements, _annotations, _blocks)
-PARTS: tuple[Pass, ...] = (_functions, _classes, _variables, _items, _expressions, _numbers)
+PARTS: tuple[Pass, ...] = (forms.simpler, _functions, _classes, _variables, _items, _expressions, _numbers)
+LAST: tuple[Pass, ...] = (shorter.statements,)
+"""What is tried once nothing single can go any more: most of these edits cost a trial and save a line at best."""

@@ -6,10 +6,12 @@ import ast
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from minimizer.engine.reduce.python.source import Source
 
 LISTS = (ast.Tuple, ast.List)
+N = TypeVar("N", bound=ast.AST)
 
 
 def bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
@@ -68,15 +70,15 @@ def _numbers(arguments: Sequence[ast.expr]) -> Items:
         return NO_ITEMS
 
 
-def renamed(node: ast.AST, values: dict[str, ast.expr]) -> ast.AST:
+def renamed(node: N, values: dict[str, ast.expr]) -> N:
     """A copy with expressions in place of names."""
 
     class Rename(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:
             return copy.deepcopy(values[name.id]) if name.id in values else name
 
-    renamed: ast.AST = Rename().visit(copy.deepcopy(node))
-    return renamed
+    changed: N = Rename().visit(copy.deepcopy(node))
+    return changed
 
 
 def is_name(node: ast.AST | None, name: str) -> bool:

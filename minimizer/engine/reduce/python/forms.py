@@ -1,0 +1,144 @@
+"""Passes over forms that hold no more than a part of them: a comprehension over one, a container of one, a name for nothing.
+
+What is left of a script is full of them: lists that have lost their other elements, loops their other rounds.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator, Sequence
+
+from minimizer.engine.reduce.problem import Problem
+from minimizer.engine.reduce.python.rounds import LISTS, bound, items_of, renamed
+from minimizer.engine.reduce.python.source import Replacement, Source, number_of
+from minimizer.engine.user_script.syntax import full_name
+
+Edit = Callable[[ast.AST], Replacement]
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def simpler(problem: Problem[Source]) -> None:
+    """Write each such form as what it holds, until no such edit is accepted."""
+    while problem.first(_simpler(problem.best), "forms"):
+        pass
+
+
+def _simpler(source: Source) -> Iterator[Source | None]:
+    for node in source.nodes():
+        if isinstance(node, Comprehension):
+            yield from _as_container(source, node)
+        elif isinstance(node, ast.Starred):
+            yield _spread(source, node)
+        elif isinstance(node, ast.Subscript | ast.Call):
+            yield _as_element(source, node)
+        elif isinstance(node, ast.Assign):
+            yield _for_one_name(source, node)
+        elif isinstance(node, ast.ClassDef):
+            yield from _with_fields(source, node)
+
+
+# containers --------------------------------------------------------------------------------------------------------------
+
+
+def _as_container(source: Source, node: Comprehension) -> Iterator[Source | None]:
+    """With nothing, and with what the first round makes, in place of a comprehension."""
+    yield source.edited({number_of(node): lambda _: _container(node, [])})
+    first = _first_round(source, node)
+    if first:
+        yield source.edited({number_of(node): lambda _: _container(node, first)})
+
+
+def _first_round(source: Source, node: Comprehension) -> list[ast.expr]:
+    """What the first round of a comprehension makes, the key before the value; empty where the script does not spell it out."""
+    generator, *others = node.generators
+    items = items_of(source, generator.iter)
+    values = bound(generator.target, items.at(0)) if items.count and not others else None
+    made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+    return [renamed(one, values) for one in made] if values is not None else []
+
+
+def _container(node: Comprehension, made: Sequence[ast.expr]) -> ast.expr:
+    """A container of the sort that a comprehension makes; a tuple for a generator."""
+    if isinstance(node, ast.DictComp):
+        return ast.Dict(keys=[*made[:1]], values=[*made[1:]])
+    if isinstance(node, ast.SetComp):
+        return ast.Set([*made]) if made else ast.Call(ast.Name("set", ast.Load()), [], [])
+    return (ast.List if isinstance(node, ast.ListComp) else ast.Tuple)([*made], ast.Load())
+
+
+def _spread(source: Source, node: ast.Starred) -> Source | None:
+    """With the elements of a container in place of ``*container``, where they stand there."""
+    value = node.value
+    if isinstance(value, Comprehension) and not isinstance(value, ast.DictComp):
+        return (
+            source.edited({number_of(node): lambda _: elements}) if (elements := _first_round(source, value)) else None
+        )
+    return source.edited({number_of(node): lambda _: value.elts}) if isinstance(value, LISTS) else None
+
+
+def _as_element(source: Source, node: ast.Subscript | ast.Call) -> Source | None:
+    """With an element of a container in place of ``[a, b][0]``, ``{"a": a}["a"]`` and ``next(iter([a]))``."""
+    element = _picked(node) if isinstance(node, ast.Subscript) else _first(node)
+    return source.edited({number_of(node): lambda _: element}) if element is not None else None
+
+
+def _picked(node: ast.Subscript) -> ast.expr | None:
+    held, wanted = node.value, node.slice.value if isinstance(node.slice, ast.Constant) else None
+    if isinstance(held, LISTS):
+        is_place = isinstance(wanted, int) and -len(held.elts) <= wanted < len(held.elts)
+        return held.elts[wanted] if is_place else held.elts[0] if len(held.elts) == 1 else None  # type: ignore[index]
+    if isinstance(held, ast.Dict):
+        values = [
+            v for k, v in zip(held.keys, held.values, strict=True) if isinstance(k, ast.Constant) and k.value == wanted
+        ]
+        return next(iter(values or (held.values if len(held.values) == 1 else ())), None)
+    return None
+
+
+def _first(call: ast.Call) -> ast.expr | None:
+    inner = call.args[0] if full_name(call.func, {}) == "next" and call.args else None
+    if not isinstance(inner, ast.Call) or full_name(inner.func, {}) != "iter" or len(inner.args) != 1:
+        return None
+    held = inner.args[0]
+    return held.elts[0] if isinstance(held, LISTS) and held.elts else None
+
+
+# names -------------------------------------------------------------------------------------------------------------------
+
+
+def _for_one_name(source: Source, assignment: ast.Assign) -> Source | None:
+    """With ``b = f()[1]`` for ``a, b = f()``, where only ``b`` is read."""
+    target = assignment.targets[0]
+    if len(assignment.targets) > 1 or not isinstance(target, LISTS) or isinstance(assignment.value, LISTS):
+        return None
+    read = {n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    kept = [(place, one) for place, one in enumerate(target.elts) if not isinstance(one, ast.Name) or one.id in read]
+    if len(kept) != 1 or len(target.elts) < 2 or isinstance(kept[0][1], ast.Starred):
+        return None
+    place, name = kept[0]
+    picked = ast.Subscript(assignment.value, ast.Constant(place), ast.Load())
+    return source.edited({number_of(assignment): lambda _: ast.Assign([name], picked)})
+
+
+def _with_fields(source: Source, made: ast.ClassDef) -> Iterator[Source | None]:
+    """With the value of a field, such as one of a dataclass, wherever an attribute of its name is read."""
+    for statement in made.body:
+        target = _target(statement)
+        value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+        if (
+            target is None
+            or value is None
+            or not all(isinstance(n, ast.Constant | ast.UnaryOp | ast.USub) for n in ast.walk(value))
+        ):
+            continue
+        named = [n for n in source.nodes() if isinstance(n, ast.Attribute) and n.attr == target]
+        if named and all(isinstance(n.ctx, ast.Load) for n in named):
+            edits: dict[int, Edit] = {number_of(n): lambda _, value=value: copy.deepcopy(value) for n in named}  # type: ignore[misc]
+            yield source.edited({**edits, number_of(statement): lambda _: None})
+
+
+def _target(statement: ast.stmt) -> str | None:
+    """The one name that a statement assigns to."""
+    targets = [statement.target] if isinstance(statement, ast.AnnAssign) else getattr(statement, "targets", [])
+    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else None
