@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import pytest
@@ -18,7 +18,7 @@ from minimizer.errors import InvalidOption
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.examined import Checked, Largest
 from minimizer.report.identity import fingerprint
-from minimizer.report.model import Failure, Report, ScriptError, Verification, Workaround
+from minimizer.report.model import Failure, Reduction, Report, ScriptError, Verification, Workaround
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 NO_GATE = Gate(None, None, None, None)
@@ -382,3 +382,14 @@ def test_ci_formats_say_that_only_the_layout_differs(
 def test_the_terminal_says_that_only_the_layout_differs() -> None:
     lines = verdict_lines(other_strides().to_json())
     assert "failure    wrong_metadata in decomposition (values equal, memory layout differs)" in lines
+
+
+@pytest.mark.parametrize(
+    ("level", "is_done", "said"),
+    [("dynamo", True, "68 nodes to 1, 1-minimal,"), ("python", True, "68 nodes to 1, no statement can be taken out,"), ("python", False, "68 nodes to 1,")],
+)  # fmt: skip
+def test_a_script_is_not_called_minimal(level: Literal["dynamo", "python"], is_done: bool, said: str) -> None:
+    done = Reduction(level=level, nodes_before=68, nodes_after=1, trials=10, seconds=4, one_minimal=is_done)
+    report = wrong_relu(reduction=done)
+    (line,) = (line for line in verdict_lines(report.to_json()) if line.startswith("reduced"))
+    assert line == f"reduced    {said} 10 trials of smaller programs in 4 s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from typing import Literal
 
 import pytest
 import sample_reports
@@ -246,7 +247,7 @@ def test_every_ending_without_a_failure_has_a_verdict(reason: Reason | None) -> 
     status = Status.HEALTHY if reason is None else Status.FAILED
     text = render(Report(status=status, reason=reason, summary="Two frames."), script_name="a.py", repro=None)
     assert re.match(r"\*\*[A-Z][^*]+\.\*\* Two frames\\?\.", text)
-    assert "Minimal reproducer" not in text and "Ablation" not in text
+    assert "eproducer" not in text and "Ablation" not in text
 
 
 def test_a_healthy_report_begins_with_its_coverage_and_lists_what_was_left_out() -> None:
@@ -426,3 +427,23 @@ def test_a_kernel_cannot_end_its_block() -> None:
     hostile = sample_reports.kernel().model_copy(update={"code": "```\n</details><script>x</script>", "marked": [1]})
     text = render(full().model_copy(update={"generated_code": hostile}), script_name="a.py", repro=None)
     assert "````cpp\n```  // <-- the culprit\n</details><script>x</script>\n````" in text
+
+
+@pytest.mark.parametrize(
+    ("level", "is_done", "heading", "shown"),
+    [
+        ("dynamo", True, "Minimal reproducer", "Minimal: removing any one part makes the failure disappear."),
+        ("python", True, "Reproducer", "No statement can be taken out: without any one of them, or an argument,"),
+        ("dynamo", False, "Reproducer", "It was not shown that nothing more can be taken away."),
+        ("python", False, "Reproducer", "It was not shown that nothing more can be taken away."),
+    ],
+)
+def test_minimal_is_said_of_what_was_shown_to_be(
+    level: Literal["dynamo", "python"], is_done: bool, heading: str, shown: str
+) -> None:
+    report = full()
+    report.culprits[0].ops = ["aten.relu", "aten.sum"]
+    report.reduction = Reduction(level=level, nodes_before=9, nodes_after=2, lines_after=14, one_minimal=is_done)
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert f"## {heading}\n" in text and shown in text
+    assert ("fail only together" in text) == (heading == "Minimal reproducer")

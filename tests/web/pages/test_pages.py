@@ -633,6 +633,17 @@ def test_a_verified_repro_that_may_shrink_can_go_on_for_longer(client: FlaskClie
     assert re.findall(r'name="budget" value="(\d+)"', client.get(f"/jobs/{hands.claim.job_id}").text)
 
 
+def test_a_script_is_not_called_minimal(client: FlaskClient, hands: Hands) -> None:
+    """Of a script it is tried whether a statement can be taken out, no more."""
+    report = minimized_report()
+    assert report.reduction is not None
+    report.reduction.level = "python"
+    hands.artifact("repro.py", b"x = 1\n")
+    hands.finish(report)
+    page = client.get(f"/jobs/{hands.claim.job_id}").text
+    assert "No statement can be taken out" in page and "Minimal:" not in page
+
+
 def test_a_minimal_repro_needs_no_more_time(client: FlaskClient, hands: Hands) -> None:
     hands.finish(minimized_report())
     assert not re.findall(r'name="budget" value="(\d+)"', client.get(f"/jobs/{hands.claim.job_id}").text)

@@ -227,6 +227,30 @@ def test_a_check_of_several_lines_is_written_once(bug: str, expected: int, tmp_p
     assert len(repros(Kind.WRONG_OUTPUT)) == 2, "one line is written twice"
 
 
+LONG = SCRIPT.replace(
+    "assert fast(3) == 3",
+    "for n in (1, 2):\n    y = fast(n)\n    z = fast(n + 1)\n    print(y, z)\n    check = fast(3)",
+)
+
+
+@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR])
+@pytest.mark.parametrize(("bug", "expected"), [("raises", 1), ("fixed", 0), ("eager fails", 125)])
+def test_what_fails_in_several_lines_is_a_function_that_both_sides_call(
+    kind: Kind, bug: str, expected: int, tmp_path: Path
+) -> None:
+    first, second, *_ = repros(kind, text=LONG)
+    assert first.source.count("check = fast(3)") == 1 and second.source.count("check = fast(3)") == 2
+    assert "def run():" in first.source, "another name than one that the script has"
+    ended, output = status(first, tmp_path, bug)
+    assert ended == expected, output
+
+
+def test_what_hangs_in_several_lines_is_written_once_too(tmp_path: Path) -> None:
+    first, second = repros(Kind.HANG, text=LONG)
+    assert first.lines < second.lines and first.hang_after == second.hang_after == REPRO_SECONDS
+    assert status(first, tmp_path, "fixed")[0] == 0
+
+
 @given(st.text(alphabet="a\n\\\"' \t\r{\x0cé"))
 def test_the_lines_of_a_string_are_written_as_lines(text: str) -> None:
     script = f"def g():\n    return f({text!r}, 'é', {text!r}), f'a\\nb\\nc{{x}}'\n"
