@@ -26,7 +26,6 @@ from minimizer.engine.diagnose.trials import ScriptTrials
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.header import telltale
 from minimizer.engine.emit.script_idioms import emit_script
-from minimizer.engine.from_outcomes import BOOKKEEPING
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Signature, also_seen
 from minimizer.engine.reduce.python import Rerun, reduce_script, reduction_of
@@ -35,6 +34,7 @@ from minimizer.engine.reduce.python.entries import is_method
 from minimizer.engine.reduce.python.seeds import seeded
 from minimizer.engine.reduce.words import said
 from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
+from minimizer.engine.script_culprit import Observed, culprit_of, operators_in, together
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.bundle import Bundle, bundle
@@ -44,10 +44,6 @@ from minimizer.report.culprit import Culprit, Source
 from minimizer.report.model import Failure, HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Step
 
-STAGE = re.compile(
-    r"^torch\.(compile|testing|(tensor|randn?|ones|zeros|arange|full|randint|manual_seed|empty)$)"
-    r"|^(super|__init__|print|range|len|clone|detach)$"
-)
 REFERENCE = "'eager'"
 """The backend that scripts compare others with; it counts as the backend only where it is the only one."""
 LATER_CALL = "a later call of compiled code than the one it was compiled for"
@@ -88,6 +84,10 @@ class PythonLevel:
         self._bundle = Bundle("", {})
         self._raised_at: Source | None = None
         """The innermost line of the user's on the stack of the failure."""
+        self._line: int | None = None
+        """Its number in the script that is reduced."""
+        self._seen: Outcome | None = None
+        """The observed run of that script."""
         self.patient: Patient | None = None
         """The patient to diagnose, once there is a repro."""
 
@@ -125,7 +125,7 @@ class PythonLevel:
         self.patient = self._patient(reduced.text, target, rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS):
             with self._until_verification(target.kind), self._journal.step(Step.BLAME):
-                self._blame(reduced.text, target)
+                self._blame(reduced, target)
             with self._journal.step(Step.EMIT):
                 return self._emit(reduced.text, target)
 
@@ -183,15 +183,16 @@ class PythonLevel:
             self._raised_at = Source.of(self._bundle.lines.get(int(died[1]))) if died is not None else None
         elif error.source is not None:
             self._raised_at = Source.of(self._bundle.line(*error.source, name), error.library)
+            self._line = self._own_line(error)
         self._report.environment.setdefault("device", "cpu")
         self._journal.event("failure", failure=self._report.failure.model_dump(mode="json"))
 
     def _reduce(self, script: Script, target: Signature) -> Script:
         report, rerun = self._report, self._rerun
         rerun.target = target
-        seen = rerun.observed(script.text)
-        operators, before = seen.calls, len(script.text.splitlines())
-        if seen.draws:
+        self._seen = rerun.observed(script.text)
+        operators, before = self._seen.calls, len(script.text.splitlines())
+        if self._seen.draws:
             script = seeded(script, self._check)
 
         def record(step: HistoryStep, best: Script) -> None:
@@ -207,12 +208,12 @@ class PythonLevel:
         report.also_seen = also_seen(rerun.also_seen)
         return reduced.best
 
-    def _blame(self, text: str, target: Signature) -> None:
-        report = self._report
+    def _blame(self, script: Script, target: Signature) -> None:
+        report, text = self._report, script.text
         assert report.failure is not None and report.reduction is not None
         # What the time may not suffice for is known in part then.
-        report.culprits = [Culprit(what=together(text, []), source=self._raised_at)]
-        report.ladder, breaks = [], False
+        report.culprits = [Culprit(what=together(script.tree, []), source=self._raised_at)]
+        report.ladder, breaks, raised = [], False, None
         ladder = rungs(backend_of(text))
         fails: list[bool | None] = []
         for name, _ in ladder:
@@ -222,18 +223,31 @@ class PythonLevel:
             report.ladder.append(rung(name, word, outcome, {target.kind}))
             fails.append(True if signature is not None else False if outcome.ending is Ending.SAME else None)
             if signature is not None:
+                raised = self._own_line(outcome.exception)
                 break
         report.failure.stage = stage_of(ladder, fails)
         seen = self._rerun.observed(text)
         report.reduction.count_after(seen.calls)
-        culprit = Culprit(ops=[name for name in seen.ops if name not in BOOKKEEPING] or seen.ops)
         if self._made is None:
-            what = together(text, [*seen.unusual, *(["a graph break"] if breaks else [])])
-            more = {"what": what, "source": self._raised_at or self._source(text.strip().splitlines()[-1])}
+            unusual = [*seen.unusual, *(["a graph break"] if breaks else [])]
+            runs = Observed(self._seen or seen, seen, self._line, raised, self._users_line)
+            culprit = culprit_of(script.tree, runs, report.failure.message, unusual)
+            last = self._raised_at or self._source(text.strip().splitlines()[-1])
+            culprit = culprit.model_copy(update={"source": culprit.source or last})
         else:
-            more = {"what": LATER_CALL, "source": self._made.source, "module": self._made.module}
-        report.culprits = [culprit.model_copy(update=more)]
+            culprit = Culprit(
+                ops=operators_in(seen.ops), what=LATER_CALL, source=self._made.source, module=self._made.module
+            )
+        report.culprits = [culprit]
         self._journal.event("culprit", culprit=report.culprits[0].model_dump(mode="json"))
+
+    def _own_line(self, error: ExceptionInfo | None) -> int | None:
+        """The line of the script that an error comes from, by its number in what was run."""
+        source = error.source if error is not None else None
+        return source[1] if source is not None and source[0] == self._script.name else None
+
+    def _users_line(self, number: int) -> Source | None:
+        return Source.of(self._bundle.lines.get(number))
 
     def _source(self, statement: str) -> Source | None:
         """The line of the user's that is equal to a statement of the reduced script; None if there is none, or several are."""
@@ -308,21 +322,6 @@ def _backends(call: ast.Call | None, tree: ast.Module, *, comes_first: bool = Fa
     varies = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | set(map(ast.unparse, targets))
     spelled = {repr(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in LADDERS}
     return {*spelled} if named in varies and spelled - {REFERENCE} else {named}
-
-
-def together(text: str, circumstances: Sequence[str]) -> str:
-    """The calls and decorators of a reduced script, without mere setup (`STAGE`), and its ``circumstances``."""
-    tree = ast.parse(text)
-    own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    called = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
-    called += [d for n in ast.walk(tree) for d in getattr(n, "decorator_list", ()) if not isinstance(d, ast.Call)]
-    calls = [call for call in map(ast.unparse, called) if len(call) < 60]
-    names = [call if call.startswith("torch.") else call.rpartition(".")[2] for call in calls]
-    told = dict.fromkeys(n for n in names if n not in own and n.isprintable() and not STAGE.search(n) and "(" not in n)
-    words = [*list(told)[:6], *circumstances]
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]])) or "this script"
 
 
 def _end(target: Signature) -> str:

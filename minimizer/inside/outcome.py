@@ -39,6 +39,8 @@ class Outcome(Said):
     """A `referee.Verdict`."""
     ops: list[str] = field(default_factory=list)
     """aten packet names, in order."""
+    placed: list[Any] = field(default_factory=list)
+    """For an observed script: its operators with their places, see `compiler.operators.Call`."""
     calls: int = 0
     unusual: list[str] = field(default_factory=list)
     graph_breaks: list[str] = field(default_factory=list)

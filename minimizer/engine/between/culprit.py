@@ -27,6 +27,8 @@ def culprit_line(tree: ast.Module, what: str) -> int | None:
     compiled = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS) and _is_decorated(node)]
     for function in [*compiled, *(node for node in ast.walk(tree) if isinstance(node, FUNCTIONS))]:
         first = function.body[0] if isinstance(function.body, list) else function.body
+        if isinstance(first, ast.Return):  # what it returns may have been computed in an earlier line
+            return next((n.lineno for n in ast.walk(first) if isinstance(n, ast.Call)), first.lineno)
         if not isinstance(first, ast.Pass):
             return first.lineno
     return None

@@ -34,6 +34,7 @@ from minimizer.engine.reduce.words import said
 from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
 from minimizer.engine.survey.cases import Settled
 from minimizer.engine.user_script.bundle import Bundle, bundle
+from minimizer.engine.user_script.constructs import construct_of
 from minimizer.engine.user_script.own_checks import without_checks
 from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded
@@ -44,6 +45,8 @@ from minimizer.vocabulary import Reason, Stage, Status, Step
 
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PASSES = (passes.operations, passes.objects, shorter.statements)
+BY_CONSTRUCT: tuple[Mechanism, ...] = ("wrong_constant", "skipped_handler")
+"""Mechanisms that say how a value came about, and not by what: there the construct that is left says more."""
 MOST_CALLS = 3
 """Most calls of a last statement that are tried for an assertion of what they return."""
 EVIDENCE = "AssertionError"
@@ -175,6 +178,9 @@ class BetweenGraphs:
         if promise is not None:
             self._report.culprits[0].what = f"{promise[0]}, a promise that the script does not keep"
         line = promise[1] if promise is not None else culprit_line(reduced.tree, failure.object)
+        construct = construct_of(reduced.tree, failure.message) if failure.mechanism in BY_CONSTRUCT else None
+        if promise is None and construct is not None:
+            self._report.culprits[0].what, line = construct.what, construct.line
         source = culprit.Source.of(self._bundle.lines.get(line or 0))
         if source is not None:
             self._line = line

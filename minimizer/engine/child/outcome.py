@@ -121,6 +121,14 @@ class Ending(StrEnum):
     """It ended without an answer, or with one that says nothing about the program."""
 
 
+class PlacedOperator(Loose):
+    """An operator, the line of the script that calls it (0 where none does), and the module in which that happens."""
+
+    op: Text
+    line: int = 0
+    module: Text = ""
+
+
 class Outcome(Loose):
     """The outcome of one compilation of a trial, or of a whole run of a script."""
 
@@ -128,6 +136,8 @@ class Outcome(Loose):
     exception: ExceptionInfo | None = None
     verdict: Verdict | None = None
     ops: list[Text] = Field(default_factory=list, max_length=10_000)
+    placed: list[PlacedOperator] = Field(default_factory=list, max_length=10_000)
+    """For an observed script: its operators with their places."""
     calls: int = 0
     unusual: list[Text] = Field(default_factory=list, max_length=100)
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -11,6 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..values import bodies
+
+MOST_CALLS = 5000
+"""Most places of operators that are noted: a script says all that is asked of them in its first calls."""
 
 
 class Operators(TorchDispatchMode):
@@ -33,6 +39,50 @@ class Operators(TorchDispatchMode):
     def _saw(self, name: str) -> None:
         if name not in self.seen:
             self.seen.append(name)
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator, the line of a script that calls it (0 where none does), and the module in which that happens."""
+
+    op: str
+    line: int
+    module: str
+
+
+class PlacedOperators(Operators):
+    """Collects, beside the names, the place of each operator in a script and in the modules that run."""
+
+    def __init__(self, script: str) -> None:
+        super().__init__()
+        self.calls: dict[Call, None] = {}
+        self._script = script
+        self._running: list[torch.nn.Module] = []
+
+    def follow_modules(self) -> None:
+        """From now on know which modules run, in this whole process."""
+        torch.nn.modules.module.register_module_forward_pre_hook(lambda module, _: self._running.append(module))
+        torch.nn.modules.module.register_module_forward_hook(lambda *_: self._left(), always_call=True)
+
+    def _left(self) -> None:
+        self._running.pop()
+
+    def _saw(self, name: str) -> None:
+        super()._saw(name)
+        if len(self.calls) < MOST_CALLS:
+            self.calls[Call(name, self._line(), self._module())] = None
+
+    def _line(self) -> int:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != self._script:
+            frame = frame.f_back
+        return frame.f_lineno if frame is not None else 0
+
+    def _module(self) -> str:
+        """The path of the module that runs, in the outermost one that does."""
+        if not self._running:
+            return ""
+        return next((name for name, module in self._running[0].named_modules() if module is self._running[-1]), "")
 
 
 class TorchCalls(TorchFunctionMode):

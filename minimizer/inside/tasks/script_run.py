@@ -21,7 +21,7 @@ import torch._inductor.config
 
 from ..backend import backend
 from ..compiler import subsystems
-from ..compiler.operators import Operators, TorchCalls, unusual
+from ..compiler.operators import PlacedOperators, TorchCalls, unusual
 from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..watch.attempts import Attempts
@@ -41,7 +41,7 @@ def rerun(message: Message, channel: Channel) -> None:
     request = ScriptRequest.read(message)
     torch._inductor.config.compile_threads = request.threads
     subsystems.install(request.switches, channel)
-    watch = _Watch()
+    watch = _Watch(request.script)
     if not request.compile:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
         # Fill uninitialised memory with NaN, so that a candidate that lost its ``zero_()`` does not pass by chance.
@@ -49,7 +49,7 @@ def rerun(message: Message, channel: Channel) -> None:
     if request.backend is not None:
         use_backend(request.backend)
     if request.observe:
-        torch.compile = watch.compile
+        watch.install()
     # A failure before this message is not the compiler's.
     attempts = Attempts(lambda: channel.send(Phase("script", "compiled")))
     channel.send(Phase("script", "script" if request.compile else "eager"))
@@ -173,12 +173,23 @@ def _optimize_with(original: Compile, name: str) -> Compile:
 class _Watch:
     """A ``torch.compile`` that compiles nothing, and records the operators and calls that run inside the functions."""
 
-    def __init__(self) -> None:
-        self._operators, self._calls = Operators(), TorchCalls()
+    def __init__(self, script: str) -> None:
+        self._operators, self._calls = PlacedOperators(script), TorchCalls()
         self._unusual: dict[str, None] = {}
 
+    def install(self) -> None:
+        """Put this in the place of ``torch.compile``."""
+        torch.compile = self.compile
+        self._operators.follow_modules()
+
     def added_to(self, outcome: Outcome) -> Outcome:
-        return replace(outcome, ops=self._operators.seen, calls=self._calls.count, unusual=list(self._unusual))
+        return replace(
+            outcome,
+            ops=self._operators.seen,
+            placed=list(self._operators.calls),
+            calls=self._calls.count,
+            unusual=list(self._unusual),
+        )
 
     def compile(self, model: Any = None, **kwargs: Any) -> Any:
         """Replacement for ``torch.compile``."""

@@ -110,6 +110,7 @@ def test_the_mechanism_is_what_experiments_show(one: Found, cures: tuple[str, ..
             "C.__init__.__defaults__[0]",
             4,
         ),
+        ("@torch.compile\ndef f(x):\n    return (\n        g(x)\n    )", "what the call returns", 4),
         ("x = 1", "x", None),
     ],
 )

@@ -18,7 +18,7 @@ from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.idioms import REPRO_SECONDS
 from minimizer.engine.emit.script_idioms import emit_script, in_lines
-from minimizer.engine.script_search import has_shown_it, together
+from minimizer.engine.script_search import has_shown_it
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.inside.failures import describe
 from minimizer.inside.wire import plain
@@ -275,17 +275,3 @@ def test_a_crash_runs_in_a_child(bug: str, expected: int, tmp_path: Path) -> Non
 
 def test_the_header_says_what_is_to_blame() -> None:
     assert repros(Kind.RUNTIME_ERROR)[0].source.startswith("# torch.compile raises for register_hook, eager does not")
-
-
-@pytest.mark.parametrize(
-    ("text", "circumstances", "words"),
-    [
-        ("import torch\ny = torch.compile(f)(torch.ones(1))\ny.register_hook(h)\n", [], "register_hook"),
-        ("torch.autograd.grad(y.sum(), x)\n", ["a graph break"], "torch.autograd.grad, sum and a graph break"),
-        ("def f(x):\n    return x\nf(1)\n", [], "this script"),
-        ("@torch._dynamo.disable\ndef f(x):\n    return x\nf(1)\n", [], "torch._dynamo.disable"),
-        ("def f(x):\n    return x.mul_(2)\nb = a.clone()\ntorch.compile(f)(b)\n", [], "mul_"),
-    ],
-)
-def test_the_calls_that_matter_are_named(text: str, circumstances: list[str], words: str) -> None:
-    assert together(text, circumstances) == words

@@ -1,0 +1,104 @@
+"""Names the culprit of a reduced script, where no graph was reduced: its operator and module, or the construct, and the line of that."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from minimizer.engine.child.outcome import Outcome, PlacedOperator
+from minimizer.engine.from_outcomes import BOOKKEEPING
+from minimizer.engine.user_script.constructs import construct_of, context_of
+from minimizer.report.culprit import Culprit, Source
+
+STAGE = re.compile(
+    r"^torch\.(compile|testing|(tensor|randn?|ones|zeros|arange|full|randint|manual_seed|empty)$)"
+    r"|^(super|__init__|print|range|len|clone|detach|compile|apply)$|^[A-Z]\w*$|\.[A-Z]\w*$"
+)
+"""Mere setup: what makes tensors and modules, compiles, or prints."""
+HIGHER_ORDER = "higher_order."
+MOST_NAMED = 2
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The runs of a script, before and after its reduction, that observe the compiled functions; ``line``: the one that raised, in each.
+
+    ``source_of`` is the user's own line for one of the script before its reduction, whose numbers a reduced tree keeps.
+    """
+
+    before: Outcome
+    after: Outcome
+    line: int | None
+    line_after: int | None
+    source_of: Callable[[int], Source | None]
+
+
+def culprit_of(tree: ast.Module, seen: Observed, message: str, circumstances: Sequence[str] = ()) -> Culprit:
+    """The culprit of a reduced script.
+
+    ``message``: what the failure says. ``circumstances``: what else the failure needs, such as a graph break.
+    """
+    ops = operators_in(seen.after.ops)
+    operator = _operator(seen, is_inside=_raises_inside(tree, seen.line))
+    if operator is not None and operator.startswith(HIGHER_ORDER):
+        return _at_operator(operator, seen)
+    construct = construct_of(tree, message)
+    if construct is None and operator is not None and not circumstances:
+        return _at_operator(operator, seen)
+    construct = construct or context_of(tree)
+    if construct is not None:
+        what = " and ".join([construct.what, *circumstances])
+        return Culprit(what=what, ops=ops, source=seen.source_of(construct.line))
+    return Culprit(what=together(tree, circumstances), ops=ops)
+
+
+def _raises_inside(tree: ast.Module, line: int | None) -> bool:
+    """Whether the line that raised is one of a function that is left, and not one that calls it."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+    bodies = [body if isinstance(body, list) else [body] for body in (node.body for node in functions)]
+    return any(getattr(node, "lineno", None) == line for body in bodies for part in body for node in ast.walk(part))
+
+
+def _operator(seen: Observed, *, is_inside: bool) -> str | None:
+    """The operator at fault: a higher-order one, the only one of the line that raised, the only one that is left.
+
+    None if several may be, or if it raised in a line of a compiled function that calls none.
+    """
+    higher = [name for name in seen.after.ops if name.startswith(HIGHER_ORDER)]
+    at_line = [call.op for call in seen.after.placed if call.line and call.line == seen.line_after]
+    elsewhere = [] if is_inside and seen.line is not None else operators_in(seen.after.ops)
+    for names in (higher, operators_in(list(dict.fromkeys(at_line))), elsewhere):
+        if len(names) == 1:
+            return names[0]
+    return None
+
+
+def operators_in(names: Sequence[str]) -> list[str]:
+    """The operators without those that move or view data, if there are others."""
+    return [name for name in names if name not in BOOKKEEPING] or [*names]
+
+
+def _at_operator(operator: str, seen: Observed) -> Culprit:
+    """The culprit that an operator is, in the script before its reduction: at the line that raised where that calls it, else where it is called first."""
+    calls = [call for call in seen.before.placed if call.op == operator and call.line]
+    raised = [call for call in calls if call.line == seen.line]
+    place = next(iter(raised or calls), PlacedOperator(op=operator))
+    source = seen.source_of(place.line) if place.line else None
+    return Culprit(ops=[operator], module=place.module, source=source)
+
+
+def together(tree: ast.Module, circumstances: Sequence[str]) -> str:
+    """The calls and decorators of a reduced script, without mere setup (`STAGE`), and its ``circumstances``."""
+    own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    called = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    called += [d for n in ast.walk(tree) for d in getattr(n, "decorator_list", ()) if not isinstance(d, ast.Call)]
+    calls = [call for call in map(ast.unparse, called) if len(call) < 60]
+    names = [call if call.startswith("torch.") else call.rpartition(".")[2] for call in calls]
+    told = dict.fromkeys(n for n in names if n not in own and n.isprintable() and not STAGE.search(n) and "(" not in n)
+    words = [*list(told)[:MOST_NAMED], *circumstances]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]])) or "this script"
