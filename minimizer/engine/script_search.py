@@ -233,7 +233,8 @@ class PythonLevel:
             runs = Observed(self._seen or seen, seen, self._line, raised, self._users_line)
             culprit = culprit_of(script.tree, runs, report.failure.message, unusual)
             last = self._raised_at or self._source(text.strip().splitlines()[-1])
-            culprit = culprit.model_copy(update={"source": culprit.source or last})
+            module = culprit.module or next((layer.path for layer in report.layers if layer.verdict == "bad"), "")
+            culprit = culprit.model_copy(update={"source": culprit.source or last, "module": module})
         else:
             culprit = Culprit(
                 ops=operators_in(seen.ops), what=LATER_CALL, source=self._made.source, module=self._made.module

@@ -7,6 +7,7 @@ the findings so far stay in the report.
 
 from __future__ import annotations
 
+import re
 import tokenize
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,7 +37,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.report.culprit import Culprit
-from minimizer.report.model import Flag, Workaround
+from minimizer.report.model import Blame, Flag, Workaround
 
 DIAGNOSE_SECONDS = 90.0
 """Most seconds for a diagnosis on a machine with idle cores; a tenth of the budget if that is less."""
@@ -122,8 +123,8 @@ class _Diagnosis:
                 "Ran out of time looking for the part of the compiler to blame: a larger --budget may find it."
             )
             return
-        if report.culprits and report.blame.items and not report.culprits[0].what:
-            report.culprits[0].what = report.blame.what
+        if report.culprits and report.blame.items:
+            _tell(report.culprits[0], report.blame)
         self._journal.event("blame", blame=report.blame.model_dump(mode="json"))
 
     def _sweep(self, text: str) -> list[Turned]:
@@ -172,4 +173,16 @@ class _Diagnosis:
             self._journal.event("workaround", workaround=report.workaround.model_dump(mode="json"))
 
 
+def _tell(culprit: Culprit, blame: Blame) -> None:
+    """What a culprit of a graph has to do with the failure; for one of a script the operator, where experiments know it and it does not."""
+    if not culprit.what and (culprit.nodes or not culprit.ops):
+        culprit.what = blame.what
+    blamed = [found[1] for item in blame.items if (found := OPERATOR.search(item))]
+    if blame.confirmed and blamed and not culprit.operators:
+        culprit.ops = list(dict.fromkeys(blamed))
+        culprit.nodes = [name.partition(".")[2] for name in culprit.ops]
+
+
+OPERATOR = re.compile(r"/(aten\.\w+)")
+"""An operator in the name of a part of the compiler."""
 OUTCOMES = {Answer.FAILS: "fails", Answer.PASSES: "passes", Answer.OTHER: "fails otherwise"}

@@ -15,6 +15,7 @@ from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.script_search import PythonLevel
 from minimizer.engine.survey.cases import Settled
+from minimizer.report.culprit import Layer
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Reason, Status
@@ -64,3 +65,17 @@ def test_a_crash_is_at_the_users_line_that_died(args: list[str], tmp_path: Path)
     assert failure is not None and 'File "träin.py", line 13, in <module>' in failure.traceback
     assert culprit.source is not None
     assert (culprit.source.file, culprit.source.line) == ("träin.py", 13)
+
+
+def test_a_module_that_the_table_of_layers_knows_is_the_culprits(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    layers = [
+        Layer(path="blocks", order=0, verdict="propagated"),
+        Layer(path="blocks.0", order=1, verdict="bad"),
+        Layer(path="blocks.1", order=2, verdict="bad"),
+    ]
+    journal = Journal(FolderSink(tmp_path / "out"), Report(layers=layers), Clock(600))
+    level = PythonLevel(cast(Executor, Dies()), script, [], journal, jobs=1)
+    assert level.repro(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)) is not None
+    assert journal.report.culprits[0].module == "blocks.0"

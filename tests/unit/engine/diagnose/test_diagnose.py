@@ -78,7 +78,9 @@ def diagnosed(tmp_path: Path) -> Callable[..., Report]:
     def run(trials: Trials, original: Original, **changes: object) -> Report:
         report = Report(
             failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR),
-            culprits=[Culprit(module="act", ops=["aten.relu"], source=Source(file="script.py", line=6))],
+            culprits=[
+                Culprit(module="act", nodes=["relu"], ops=["aten.relu"], source=Source(file="script.py", line=6))
+            ],
             ladder=[Rung(backend="aot_eager", outcome="passes", seconds=1.0)],
         ).model_copy(update=changes)
         journal = Journal(FolderSink(tmp_path / "out"), report, Clock(900))
@@ -231,6 +233,22 @@ def test_the_cheapest_change_that_helps_is_the_workaround(diagnosed: Callable[..
     assert report.blame is not None and report.blame.confirmed_on_script
     assert report.culprits[0].what == report.blame.what
     assert {flag.outcome for flag in report.flags} == {"fails"}
+
+
+@pytest.mark.parametrize(
+    ("culprit", "operators", "what"),
+    [
+        (Culprit(ops=["aten.relu", "aten.sum"], what="a hook"), ["aten.relu"], "a hook"),
+        (Culprit(ops=["aten.sum"]), ["aten.sum"], ""),
+    ],
+)
+def test_the_culprit_of_a_script_has_the_operator_that_is_blamed(
+    culprit: Culprit, operators: list[str], what: str, diagnosed: Callable[..., Report]
+) -> None:
+    """One that is known already stays, and is shown: words beside it would take its place."""
+    report = diagnosed(Trials(without(RELU)), Original(lambda text: Tried(passes=False)), culprits=[culprit])
+    assert report.blame is not None and report.blame.confirmed
+    assert (report.culprits[0].operators, report.culprits[0].what) == (operators, what)
 
 
 def test_a_setting_that_mends_the_program_is_tried_on_the_script(diagnosed: Callable[..., Report]) -> None:
