@@ -204,6 +204,8 @@ def reduce_graphs(parts: Parts, exact: Answer, routes: Routes) -> Made | Settled
     # Plain runs are asked where no failure was seen, or one that is not ours to explain.
     is_error = isinstance(found, ScriptCase) and made.reason is Reason.NOT_VERIFIED and made.kind is not Kind.HANG
     verdict = against_plain_runs(parts, made, routes) if is_healthy(made) or is_starved(made) or is_error else made
+    if isinstance(verdict, Made):
+        return verdict
     if beyond is not made and is_healthy(verdict):
         return replace(verdict, status=beyond.status, reason=beyond.reason, summary=beyond.summary)
     last = parts.triage.by_layout(verdict)
@@ -227,10 +229,11 @@ def survey(parts: Parts) -> Case | ScriptCase | Settled:
             raise BudgetExceeded(f"{error}, {parts.surveys.doing}") from None
 
 
-def against_plain_runs(parts: Parts, found: Settled, routes: Routes) -> Settled:
-    """A verdict in the light of what the script does untouched."""
+def against_plain_runs(parts: Parts, found: Settled, routes: Routes) -> Made | Settled:
+    """A verdict in the light of what the script does untouched, or the repro of a failure that only shows there."""
     try:
-        return parts.plain.against(found)
+        end = parts.plain.against(found)
+        return routes.as_it_runs_plainly(end, parts.plain) if end is not found else end
     finally:
         parts.job.report.attempts = [*routes.tried, *parts.plain.attempts]
 

@@ -27,9 +27,12 @@ from minimizer.engine.from_outcomes import source_of, tell_mechanism
 from minimizer.engine.graph_search import Repeat, Search
 from minimizer.engine.journal import Journal
 from minimizer.engine.reduce.graph.public_names import is_public
+from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.reserve import BLAME_SHARE, to_verify
 from minimizer.engine.script_search import MadeScript, PythonLevel
 from minimizer.engine.survey.cases import AOT_CACHE, INDUCTOR_CACHE, Cache, Case, ScriptCase, Settled
+from minimizer.engine.survey.plain_rerun import PlainRerun
+from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import of_caches, unexamined
 from minimizer.engine.window_search import Unreduced
@@ -101,6 +104,34 @@ class Routes:
     def _is_one_process(self) -> bool:
         """Whether the script runs in one process, as a repro does."""
         return self.options.nproc == 1
+
+    def as_it_runs_plainly(self, end: Settled, plain: PlainRuns) -> Made | Settled:
+        """The repro of a failure that plain runs of the script showed; else the verdict.
+
+        The warm child is asked first: at the script level it makes no setting for the sake of comparing, and its answers cost a tenth.
+        """
+        if (
+            end.reason is not Reason.UNEXPLAINED
+            or end.kind in (None, Kind.HANG, Kind.MISSING_ERROR)
+            or not self._is_one_process
+        ):
+            return end
+        judges = {
+            "the script at the Python level": Rerun(self.executor, self.script),
+            "the script, by plain runs": PlainRerun(self.executor, self.script, plain),
+        }
+        self.report.checked = checked_of(end.checked, self.exact)
+        for name, judge in judges.items():
+            if not any(name == attempt.what for attempt in self.tried):
+                try:
+                    made = self._tried(name, partial(self._by_script, end, judge))
+                except BudgetExceeded as error:
+                    if not error.is_time:
+                        raise
+                    return end  # which says more than that the time is over
+                if made is not None:
+                    return made
+        return end
 
     def by_graph(self, case: Case) -> Made:
         """The repro of a failing call's graph, with the exact inputs of that call.
@@ -215,8 +246,8 @@ class Routes:
             self._stale = of_caches(end, Cache(name, stage, case.message), is_warm=case.is_warm)
         return self._stale
 
-    def _by_script(self, otherwise: Settled) -> Made | None:
-        level = self._python_level()
+    def _by_script(self, otherwise: Settled, judge: Rerun | None = None) -> Made | None:
+        level = self._python_level(rerun=judge)
         repro = level.repro(otherwise)
         return Made(Result(repro), level.patient) if repro is not None else None
 
@@ -284,8 +315,10 @@ class Routes:
             vanishes=partial(self._needs_caches, case),
         )
 
-    def _python_level(self, made: MadeScript | None = None) -> PythonLevel:
-        return PythonLevel(self.executor, self.script, self.options.args, self.journal, jobs=self.jobs, made=made)
+    def _python_level(self, made: MadeScript | None = None, rerun: Rerun | None = None) -> PythonLevel:
+        return PythonLevel(
+            self.executor, self.script, self.options.args, self.journal, jobs=self.jobs, made=made, rerun=rerun
+        )
 
     def _original(self, case: Case) -> SurveyedScript:
         assert self.report.failure is not None

@@ -65,7 +65,7 @@ class MadeScript:
 
 
 class PythonLevel:
-    """The search at the script level: reduces the user's script, or one that was ``made`` from a graph."""
+    """The search at the script level: reduces the user's script, or one that was ``made`` from a graph. ``rerun`` judges, by default the warm child."""
 
     def __init__(
         self,
@@ -76,11 +76,12 @@ class PythonLevel:
         *,
         jobs: int,
         made: MadeScript | None = None,
+        rerun: Rerun | None = None,
     ) -> None:
         self._script, self._args, self._journal, self._jobs = script, args, journal, jobs
         self._made = made
         self._report = journal.report
-        self._rerun = Rerun(executor, script)
+        self._rerun = rerun or Rerun(executor, script)
         self._bundle = Bundle("", {})
         self._raised_at: Source | None = None
         """The innermost line of the user's on the stack of the failure."""
@@ -119,7 +120,7 @@ class PythonLevel:
         rate = Reproducibility(failed=1 + (again is not None and target.matches(again)), runs=2)
         self._announce(target, outcome, rate)
         reduced = self._reduce(script, target)
-        if disputed and names_clock(reduced.text):
+        if otherwise.reason in (Reason.DISPUTED, Reason.UNEXPLAINED) and names_clock(reduced.text):
             self._report.reduction, self._report.also_seen = None, []  # there is no failure for them to describe
             return None
         self.patient = self._patient(reduced.text, target, rate)

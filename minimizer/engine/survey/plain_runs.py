@@ -25,6 +25,7 @@ from minimizer.engine.oracle.oracle import NOISE, OOM_SIGNALS, exception_signatu
 from minimizer.engine.survey.cases import Settled, is_out_of_memory, is_own_check, line_of, signal_name
 from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.engine.survey.verdicts import denied, disputed
+from minimizer.engine.survey.ways import COMPILED, DISABLED, FORCED, SETTINGS, Way, launcher_of
 from minimizer.errors import Cancelled, ChildFailed
 from minimizer.report.examined import Attempt
 from minimizer.report.excused import excused
@@ -40,34 +41,6 @@ DIED = 128
 TROUBLE = ("out of memory", "can't allocate memory", "MemoryError")
 """Messages of a machine that runs out of memory, in addition to `NOISE`."""
 COMPILERS = ("torch._dynamo.exc.", "torch._inductor.exc.")
-LAUNCHER = """import os, runpy, sys
-{setting}
-sys.argv, sys.path[0] = sys.argv[1:], os.path.dirname(sys.argv[1])
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-FORCE_EAGER = 'import torch; torch.compiler.set_stance("force_eager")'
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to start the script: ``environment`` is added to its own, ``setting`` is a statement to run before it."""
-
-    name: str
-    environment: tuple[tuple[str, str], ...] = ()
-    setting: str = ""
-
-
-COMPILED = Way("plain run, compiled")
-DISABLED = Way("plain run, TORCHDYNAMO_DISABLE=1", environment=(("TORCHDYNAMO_DISABLE", "1"),))
-FORCED = Way("plain run, stance force_eager", setting=FORCE_EAGER)
-SETTINGS = (
-    Way("fallback_random", setting="import torch._inductor.config as config; config.fallback_random = True"),
-    Way("caches", environment=(("TORCHINDUCTOR_FX_GRAPH_CACHE", "0"), ("TORCHINDUCTOR_AUTOGRAD_CACHE", "0"))),
-    Way("threads", environment=(("TORCHINDUCTOR_COMPILE_THREADS", "1"),)),
-    Way("wait_policy", environment=(("OMP_WAIT_POLICY", "PASSIVE"),)),
-    Way("seed", setting="import random, torch; random.seed(0); torch.manual_seed(0)"),
-)
-"""Settings that our surveys make, each as a plain run with that one alone."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +115,8 @@ class PlainRuns:
         self._closed = threading.Event()
         self._pool = ThreadPoolExecutor(2)
         self._first: tuple[Future[End], Future[End]] | None = None
+        self._slowest = 0.0
+        """Seconds of the slowest run of the script."""
         self._one_by_one = False
         """Whether a run was short of GPU memory, so that further ones get the GPU to themselves."""
         self.attempts: list[Attempt] = []
@@ -159,6 +134,13 @@ class PlainRuns:
         if self._first is None:
             limit = max(LEAST_SECONDS * crowding(), 2 * (time.monotonic() - self._started))
             self._first = (self._start(COMPILED, limit), self._start(DISABLED, limit))
+
+    def of_candidates(self, candidates: Sequence[tuple[str, Way]]) -> list[End]:
+        """The ends of plain runs of other texts in the place of the script, two in parallel."""
+        limit = max(LEAST_SECONDS * crowding(), 3 * self._slowest)
+        if self._one_by_one:
+            return [self._seen(self._pool.submit(self._run, way, limit, text)) for text, way in candidates]
+        return [self._seen(run) for run in [self._pool.submit(self._run, way, limit, text) for text, way in candidates]]
 
     def against(self, found: Settled) -> Settled:
         """Revise a verdict by the plain runs; it stays if these both pass or are inconclusive."""
@@ -307,24 +289,27 @@ class PlainRuns:
         return self._pool.submit(self._run, way, limit)
 
     def _await(self, run: Future[End]) -> End:
+        """The end of a run of the script, which is noted."""
+        end = self._seen(run)
+        self._slowest = max(self._slowest, end.seconds)
+        self.attempts.append(Attempt(what=end.way.name, outcome=end.line[:300], seconds=round(end.seconds, 2)))
+        return end
+
+    def _seen(self, run: Future[End]) -> End:
         while True:
             self._watch()
             try:
-                end = run.result(timeout=0.2)
+                return run.result(timeout=0.2)
             except TimeoutError:
                 continue
-            self.attempts.append(Attempt(what=end.way.name, outcome=end.line[:300], seconds=round(end.seconds, 2)))
-            return end
 
-    def _run(self, way: Way, limit: float) -> End:
+    def _run(self, way: Way, limit: float, text: str | None = None) -> End:
         folder = self._place.private(f"plain-{threading.get_ident()}")
         limit = min(limit, self._left())
         try:
             work, home = self._place.lay_out(folder / "work"), folder / "home"
             home.mkdir()
-            launcher = [folder / "launcher.py"] if way.setting else []
-            for path in launcher:
-                path.write_text(LAUNCHER.format(setting=way.setting))
+            launcher = launcher_of(way, folder, text)
             gate = self._place.gate.alone if self._one_by_one else self._place.gate.beside
             with gate(self._until_closed):
                 ran = run_clean(
@@ -362,6 +347,11 @@ class PlainRuns:
             raise Cancelled("the plain runs are not needed any more")
 
 
+def is_of_compiler(error: ExceptionInfo) -> bool:
+    """Whether an exception that ended a run is one of the compiler's own."""
+    return error.type.startswith(COMPILERS)
+
+
 def _end_of(way: Way, ran: CleanRun, output: str, limit: float, *, is_alone: bool) -> End:
     said, status, traceback = "", ran.status, last_traceback(output)
     is_starved = traceback is not None and is_out_of_memory(traceback.error)
@@ -386,7 +376,7 @@ def _kind(compiled: End) -> Kind:
     error = compiled.error
     if error is None:
         return Kind.CRASH if compiled.status is not None and compiled.status > DIED else Kind.RUNTIME_ERROR
-    if error.type.startswith(COMPILERS):
+    if is_of_compiler(error):
         return Kind.COMPILE_ERROR
     return Kind.WRONG_OUTPUT if error.type == "AssertionError" else Kind.RUNTIME_ERROR
 
