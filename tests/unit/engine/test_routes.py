@@ -23,12 +23,16 @@ from minimizer.engine.oracle.oracle import Signature, signature_of
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.program.regions import Region
+from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.routes import Made, Routes, checked_of, unanswered
 from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
+from minimizer.engine.survey.plain_rerun import PlainRerun
+from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.verdicts import unexamined
 from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.options import Options
+from minimizer.report.examined import Attempt
 from minimizer.report.model import Failure, Reduction, Report, Reproducibility
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Reason, Stage, Status
@@ -400,3 +404,55 @@ def test_python_state_that_nobody_compared_is_told_before_all_else() -> None:
     seen = Settled(Status.HEALTHY, None, "No difference.", parse(protocol.Checked, {**COMPARED, "state": [state]}))
     assert is_sure(report_of(seen, exact_runs.Answer(looks=3)))
     assert says_open(report_of(seen, exact_runs.Answer(ended="call 3 on: the runs part")), "state_not_compared")
+
+
+UNEXPLAINED = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It fails untouched.", kind=Kind.WRONG_OUTPUT)
+WARM, PLAIN = "the script at the Python level", "the script, by plain runs"
+
+
+def as_plain(routes: Routes, monkeypatch: pytest.MonkeyPatch, end: Settled, *answers: Any) -> tuple[Any, list[str]]:
+    """What a failure that plain runs showed comes to, by the judges' answers, and those that were asked."""
+    asked, left = list[str](), iter(answers)
+
+    def by_script(self: Routes, otherwise: Settled, judge: Rerun) -> Made | None:
+        assert otherwise is end
+        asked.append(PLAIN if isinstance(judge, PlainRerun) else WARM)
+        answer = next(left)
+        if isinstance(answer, Exception):
+            raise answer
+        return cast(Made | None, answer)
+
+    monkeypatch.setattr(Routes, "_by_script", by_script)
+    return routes.as_it_runs_plainly(end, cast(PlainRuns, None)), asked
+
+
+def test_what_only_plain_runs_show_is_asked_of_the_warm_child_first(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(cast(Any, None), None)
+    assert as_plain(routes, monkeypatch, UNEXPLAINED, made) == (made, [WARM])
+
+
+def test_then_plain_runs_are_the_judge(routes: Routes, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made(cast(Any, None), None)
+    assert as_plain(routes, monkeypatch, UNEXPLAINED, None, made) == (made, [WARM, PLAIN])
+
+
+def test_the_warm_child_is_not_asked_again(routes: Routes, monkeypatch: pytest.MonkeyPatch) -> None:
+    routes.tried.append(Attempt(what=WARM, outcome="no repro", seconds=1.0))
+    assert as_plain(routes, monkeypatch, UNEXPLAINED, None) == (UNEXPLAINED, [PLAIN])
+
+
+def test_a_search_by_plain_runs_that_lacks_the_time_leaves_the_verdict(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert as_plain(routes, monkeypatch, UNEXPLAINED, BudgetExceeded("over")) == (UNEXPLAINED, [WARM])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"kind": Kind.HANG}, {"kind": Kind.MISSING_ERROR}, {"reason": Reason.DISPUTED}, {"status": Status.HEALTHY, "reason": None, "kind": None}],
+)  # fmt: skip
+def test_other_verdicts_stay(routes: Routes, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
+    end = replace(UNEXPLAINED, **changes)
+    assert as_plain(routes, monkeypatch, end) == (end, [])

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from typing import cast
 
 import pytest
 
 from minimizer.engine.child.environment import Place
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.outcome import Ending
 from minimizer.engine.child.protocol import Checked
+from minimizer.engine.reduce.python import Source, reduce_script
 from minimizer.engine.survey import plain_runs
 from minimizer.engine.survey.cases import Settled
+from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.sandbox import choose_sandbox, real_interpreter, runtime_paths
 from minimizer.vocabulary import Kind, Reason, Status
 
 STUB = {
-    "torch/__init__.py": "from . import compiler\ndef manual_seed(seed): pass\n",
+    "torch/__init__.py": (
+        "import os\nfrom . import compiler\ndef manual_seed(seed): pass\n"
+        "def compile(f, backend='inductor'):\n"
+        "    return lambda: f() + (backend == 'inductor' and 'TORCHDYNAMO_DISABLE' not in os.environ)\n"
+    ),
     "torch/compiler.py": "stance = ''\ndef set_stance(to):\n    global stance\n    stance = to\n",
     "torch/_inductor/__init__.py": "",
     "torch/_inductor/config.py": "fallback_random = False\n",
     "torch/_dynamo/__init__.py": "",
+    "torch/_dynamo/exc.py": "class Unsupported(Exception): pass\n",
     "torch/_dynamo/eval_frame.py": "def call(function):\n    return function()\n",
 }
 MODE = """
@@ -316,3 +326,70 @@ def test_what_runs_out_of_gpu_memory_beside_another_run_is_asked_again_by_itself
     assert found.reason is reason
     assert "the GPU was full, with another run beside it" in [attempt.outcome for attempt in plain.attempts[:2]]
     assert [attempt.what for attempt in plain.attempts[2:4]] == TWO
+
+
+# other texts in the place of the script ------------------------------------------------------------------------------------
+
+CANDIDATE = """
+import inspect, os, sys, torch
+from torch._dynamo.eval_frame import call
+
+def f():
+    return 1
+
+assert os.path.basename(__file__) == "script.py" and sys.argv[1:] == ["--fast"], sys.argv
+assert sys.path[0] == os.path.dirname(__file__) and "return 1" in inspect.getsource(f)
+assert open("beside.txt").read() == "beside"
+wrong = torch.compile(f)()
+assert wrong == 1, "another value"
+"""
+
+
+@pytest.fixture
+def plain(place: Place, tmp_path: Path) -> Iterator[PlainRuns]:
+    script = tmp_path / "home" / "script.py"
+    script.write_text("raise ValueError('the script itself')")
+    (place.origin / "beside.txt").write_text("beside")
+    with runs_of(place, script, []) as plain:
+        yield plain
+
+
+def rerun_of(plain: PlainRuns, tmp_path: Path) -> PlainRerun:
+    return PlainRerun(cast(Executor, None), tmp_path / "home" / "script.py", plain)
+
+
+def test_a_candidate_runs_as_the_script_does(plain: PlainRuns, tmp_path: Path) -> None:
+    rerun = rerun_of(plain, tmp_path)
+    assert rerun.ends_well(CANDIDATE)
+    signature, outcome = rerun.failure(CANDIDATE)
+    assert outcome.exception is not None and outcome.exception.message == "another value"
+    assert outcome.exception.source is not None and outcome.exception.source[0] == "script.py"
+    assert signature is not None and signature.kind is Kind.WRONG_OUTPUT
+    assert rerun.failure(CANDIDATE, backend="eager")[0] is None
+    assert plain.attempts == [], "these are trials, and no runs of the script"
+
+
+def test_what_only_plain_runs_show_is_reduced_by_them(plain: PlainRuns, tmp_path: Path) -> None:
+    rerun = rerun_of(plain, tmp_path)
+    rerun.target = rerun.failure(CANDIDATE)[0]
+    script = Source.parse("import torch\ndef f():\n    return 1\nprint(2)\nassert torch.compile(f)() == 1\n")
+    left = reduce_script(script, check=rerun.check, jobs=2).best.text
+    assert left == "import torch\nassert torch.compile(lambda: 1)() == 1\n"
+    assert rerun.trials > 3
+
+
+@pytest.mark.parametrize(
+    ("body", "ending", "kind"),
+    [
+        ("os.abort()", Ending.CRASH, Kind.CRASH),
+        ("sys.exit(3)", Ending.LOST, None),
+        ("raise torch._dynamo.exc.Unsupported", Ending.COMPILE_ERROR, Kind.COMPILE_ERROR),
+        ("int('x')", Ending.RUNTIME_ERROR, Kind.RUNTIME_ERROR),
+        ("raise MemoryError", Ending.LOST, None),
+    ],
+)
+def test_the_end_of_a_candidate_is_told_like_that_of_a_trial(
+    plain: PlainRuns, tmp_path: Path, body: str, ending: Ending, kind: Kind | None
+) -> None:
+    signature, outcome = rerun_of(plain, tmp_path).failure(f"import os, sys, torch._dynamo.exc\n{body}\n")
+    assert (outcome.ending, signature and signature.kind) == (ending, kind)
