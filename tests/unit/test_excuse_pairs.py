@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
 from checkout import ROOT
@@ -10,20 +11,9 @@ from checkout import ROOT
 from minimizer.excuses import EXCUSES
 
 SCRIPTS = ROOT / "tests" / "quality" / "excuses"
-PENDING = {
-    # Bounds of exact runs.
 
 
-    # Need a second process, a GPU or compiled autograd.
-    "communicates", "captured", "child_processes",
-    # Rules of the survey whose pairs are still to be written.
-
-    "random_replaced",
-
-}  # fmt: skip
-"""Entries without a pair. The list may only become shorter."""
-
-
+@functools.cache
 def marked() -> tuple[set[str], set[str]]:
     """The rules with a planted fault, and those with a healthy program, by marks, tables and scripts."""
     faults, healthy = set[str](), set[str]()
@@ -55,14 +45,9 @@ def _marks(node: ast.AST, mark: str) -> Iterator[str]:
 def test_every_rule_has_a_fault_behind_it_and_a_program_that_needs_it() -> None:
     faults, healthy = marked()
     without = {rule for rule in EXCUSES if rule not in faults or rule not in healthy}
-    assert without <= PENDING, "no planted fault that it must not hide, or no healthy program that needs it"
-
-
-def test_no_rule_that_has_both_is_still_pending() -> None:
-    faults, healthy = marked()
-    assert not PENDING & faults & healthy
+    assert not without, "no planted fault that it must not hide, or no healthy program that needs it"
 
 
 def test_pairs_name_rules_of_the_registry() -> None:
     faults, healthy = marked()
-    assert not (faults | healthy | PENDING) - {*EXCUSES}
+    assert not (faults | healthy) - {*EXCUSES}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from children import script, survey
+from healthy_verdict import report_of_run, says_open
 from surveyed import BACKENDS, finished
 
 from minimizer.engine.child.executor import Executor
@@ -91,7 +92,10 @@ def kernel(x: torch.Tensor) -> torch.Tensor:
 def _(x):
     return torch.empty_like(x)
 
-f = torch.compile(torch.ops.test.kernel, backend="aot_eager", dynamic=False)
+def backend(gm, example):
+    return lambda *args: [out + ({fault} and capturing) for out in gm(*args)]
+
+f = torch.compile(torch.ops.test.kernel, backend=backend, dynamic=False)
 {warm_up}
 capturing = True
 f(torch.ones(3))
@@ -102,15 +106,22 @@ raise SystemExit("SAW %d" % ran.count(True))
 """A stand-in for the capture of a CUDA graph, where there is no device."""
 
 
-@pytest.mark.parametrize(("warm_up", "calls"), [("f(torch.ones(3))", 2), ("", 0)], ids=["warm", "compiled in it"])
+@pytest.mark.needs_excuse("captured")
+@pytest.mark.fault_behind("captured")
+@pytest.mark.parametrize(
+    ("warm_up", "fault", "calls"),
+    [("f(torch.ones(3))", True, 2), ("", False, 0)],
+    ids=["warm, and wrong in it", "compiled in it"],
+)
 def test_nothing_of_ours_runs_while_the_script_captures_a_cuda_graph(
-    child: Executor, home: Path, warm_up: str, calls: int
+    child: Executor, home: Path, warm_up: str, fault: bool, calls: int
 ) -> None:
-    answer = finished(survey(child, script(home, CAPTURED.format(warm_up=warm_up))))
+    answer = finished(survey(child, script(home, CAPTURED.format(warm_up=warm_up, fault=fault))))
     assert answer.exception is not None
     assert "SAW 1" in answer.exception.message
     assert answer.checked.calls == calls
     assert any("captured a CUDA graph" in line for line in answer.checked.not_compared)
+    assert says_open(report_of_run(answer.checked), "captured")
 
 
 @pytest.mark.parametrize(("steps", "calls"), [(None, 8), (2, 2), (100, 12)])

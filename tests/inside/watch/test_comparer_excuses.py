@@ -8,13 +8,12 @@ from typing import Any, NoReturn, cast
 
 import pytest
 import torch
-from healthy_verdict import is_sure, report_of, says_open
+from healthy_verdict import is_sure, report_of_run, says_open
 from torch import fx
 from torch.fx.experimental._backward_state import BackwardState
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
-from minimizer.engine.survey.cases import Settled
 from minimizer.inside.messages import Failure
 from minimizer.inside.referee import referee
 from minimizer.inside.watch import backwards
@@ -23,7 +22,6 @@ from minimizer.inside.watch.comparer import Comparer
 from minimizer.inside.watch.coverage import Coverage
 from minimizer.inside.watch.survey_log import Told
 from minimizer.report.model import Report
-from minimizer.vocabulary import Status
 
 Function = Callable[..., Any]
 
@@ -79,7 +77,7 @@ class Script:
         """The report of a script that came to its end."""
         self.comparer.check_gradients()
         checked = parse(protocol.Checked, dataclasses.asdict(self.coverage.checked()))
-        return report_of(Settled(Status.HEALTHY, None, "No difference.", checked))
+        return report_of_run(checked)
 
 
 def rules(report: Report) -> set[str]:

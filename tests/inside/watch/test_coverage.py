@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from children import script, survey
+from healthy_verdict import report_of_run, says_open
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Checked
@@ -234,17 +235,21 @@ def test_python_state_that_traced_code_touches_is_named(child: Executor, home: P
     ]
 
 
+@pytest.mark.needs_excuse("child_processes")
+@pytest.mark.fault_behind("child_processes")
 def test_processes_of_the_script_are_named_and_arguments_of_a_call_are_no_state(child: Executor, home: Path) -> None:
     text = """
     import subprocess
     import sys
     import torch
-    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    FAULTY = "import torch; wrong = lambda gm, example: lambda *args: [out + 1 for out in gm(*args)]; "
+    FAULTY += "assert torch.compile(lambda x: x + 1, backend=wrong)(torch.ones(1)).item() == 3"
+    subprocess.run([sys.executable, "-c", FAULTY], check=True)
     torch.compile(torch.nn.Sequential(torch.nn.Linear(2, 2)), backend="eager")(torch.ones(2))
     """
-    assert checked(child, home, text).not_compared == [
-        "child processes of the script (1): only its own process is observed"
-    ]
+    seen = checked(child, home, text)
+    assert seen.not_compared == ["child processes of the script (1): only its own process is observed"]
+    assert says_open(report_of_run(seen), "child_processes")
 
 
 def test_a_call_that_cannot_be_compared_is_named_with_its_reason(child: Executor, home: Path) -> None:
