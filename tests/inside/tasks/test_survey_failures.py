@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from children import script, survey
 from surveyed import BACKENDS, RELU_BUG, finished, held, targets
 
@@ -338,3 +339,17 @@ torch.compile(lambda x: x + 1, backend=wrong)(torch.ones(3))
     found = survey(child, script(home, text))
     assert (found.held, found.finished, found.exit) == (None, None, 70)
     assert "ValueError: ours" in found.log
+
+
+@pytest.mark.needs_excuse("passed_by")
+@pytest.mark.fault_behind("passed_by")
+def test_a_graph_that_is_passed_by_is_counted_and_the_next_one_that_fails_is_held(child: Executor, home: Path) -> None:
+    text = f"""{BACKENDS}
+f = torch.compile(lambda x: x + 1, backend=wrong)
+f(torch.ones(3)), f(torch.ones(3))
+torch.compile(lambda x: x + 2, backend=wrong)(torch.ones(3))
+"""
+    found = held(survey(child, script(home, text), passed_by=[0]))
+    assert (found.failure.graph, found.failure.kind) == (1, "wrong_output")
+    assert found.failure.checked is not None
+    assert [(one.rule, one.object, one.count) for one in found.failure.checked.excused] == [("passed_by", "graph 0", 2)]
