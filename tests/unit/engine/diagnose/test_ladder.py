@@ -18,6 +18,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Measured, Oracle, Signature
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.reduce.python import Source
 from minimizer.engine.script_search import PythonLevel, backend_of
 from minimizer.engine.survey.cases import Settled
 from minimizer.report.model import Failure, Reduction, Report, Reproducibility
@@ -183,7 +184,7 @@ CALLS = "import torch\nassert torch.compile(f, backend='eager')(x) == torch.comp
 )
 def test_the_stage_of_a_script(ends: Mapping[str | None, Outcome], stage: Stage, tmp_path: Path) -> None:
     level, report = python_level(tmp_path, Scripted(ends))
-    level._blame(CALLS, Signature(Kind.CRASH, signal=11))
+    level._blame(Source.parse(CALLS), Signature(Kind.CRASH, signal=11))
     assert report.failure is not None and report.failure.stage is stage
 
 
