@@ -32,8 +32,10 @@ class Extent:
 
 
 def healthy(checked: Counts, extent: Extent) -> str:
-    """The sentence for a run without a difference: what was compared, and how to compare more."""
-    return f"No difference in {_compared(checked, extent)}{_stopped(extent)}{_more(checked, extent)}."
+    """The sentence for a run without a fault: what was compared, and how to compare more; behind it which side is right where they part."""
+    compared = f"No difference in {_compared(checked, extent)}{_stopped(extent)}{_more(checked, extent)}."
+    right = examined.Largest.model_validate(checked.largest.model_dump()).who_is_right if checked.largest else ""
+    return f"{compared} {right}".rstrip()
 
 
 def uncompared(checked: Counts, extent: Extent) -> str:

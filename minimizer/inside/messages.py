@@ -44,13 +44,14 @@ class Part(Said):
 
 @dataclass
 class Largest:
-    """The largest difference between compared values: its module and operator, its size, and why it is legal."""
+    """The largest difference between compared values: its module and operator, its size, why it is legal, and the side that float64 says is right."""
 
     module: str = ""
     op: str = ""
     absolute: float = 0.0
     relative: float | None = 0.0
     reason: str = "equal to the bit"
+    right: str = ""
 
 
 @dataclass

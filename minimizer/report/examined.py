@@ -20,15 +20,31 @@ class Largest(Part):
     absolute: float | None = None
     relative: float | None = None
     reason: str = Field("", description="Why it is legal.")
+    right: Literal["", "eager", "compiled"] = Field(
+        "",
+        description="The side that agrees with float64 where the other does not; empty where both do, or neither, or nobody knows.",
+    )
 
     @property
     def words(self) -> str:
         """The same in a sentence."""
         if not self.absolute:
             return "none: all values that were compared are equal to the bit"
+        return f"{self.absolute:.3g}{self.place}; {self.reason}"
+
+    @property
+    def place(self) -> str:
+        """Where it is, as the end of a sentence."""
         made_by = f" ({self.op})" if self.op else ""
-        where = f" in {'the output of ' if self.op else ''}{self.module}{made_by}" if self.module else made_by
-        return f"{self.absolute:.3g}{where}; {self.reason}"
+        return f" in {'the output of ' if self.op else ''}{self.module}{made_by}" if self.module else made_by
+
+    @property
+    def who_is_right(self) -> str:
+        """A sentence on the side that float64 agrees with; empty where that says nothing."""
+        if not self.right or not self.absolute:
+            return ""
+        sides = ("eager", "compiled code") if self.right == "eager" else ("compiled code", "eager")
+        return f"The largest difference is {self.absolute:.3g}{self.place}: there {sides[0]} agrees with float64, and {sides[1]} does not."
 
 
 class Between(Part):

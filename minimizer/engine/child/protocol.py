@@ -50,6 +50,7 @@ class Largest(Loose):
     absolute: Number = None
     relative: Number = None
     reason: Name = ""
+    right: Literal["", "eager", "compiled"] = ""
 
 
 class Excused(Loose):

@@ -99,6 +99,8 @@ class Verdict:
     rules: dict[str, str] = field(default_factory=dict)
     excuses: list[str] = field(default_factory=list)
     """The rules of ``minimizer/excuses.py`` by which differences were excused, one for each place."""
+    right: dict[str, str] = field(default_factory=dict)
+    """The side that agrees with float64, ``eager`` or ``compiled``, at places where the other one does not."""
 
     @property
     def layout_only(self) -> bool:
@@ -218,6 +220,7 @@ class _Bench:
         if result.fault:
             result.differences = [self._with_rtol(difference) for difference in result.differences]
         result.excuses = [excuse for ruling in rulings for excuse in ruling.excuses]
+        result.right = {where: side for ruling in rulings for where, side in ruling.right.items()}
         result.note = "" if result.fault else "; ".join(dict.fromkeys(ruling.note for ruling in counted if ruling.note))
         return result
 
@@ -367,9 +370,10 @@ class _Bench:
         if is_small and ruling is None:
             runs = self._redrawn_at(where, same_jumps=same_jumps, is_small=False)
             self._learn(where, expected, truth, eager.worst_of([Distance.of(run, truth) for run in runs]))
-        return self._with_errors(
-            ruling or _excused(difference, "fp64", note, excuse="rounding"), compiled, eager, spread
-        )
+        legal = _excused(difference, "fp64", note, excuse="rounding")
+        if not is_small and (side := _right_side(expected, actual, truth, dtype)) is not None:
+            legal.right[where] = side
+        return self._with_errors(ruling or legal, compiled, eager, spread)
 
     def _without_a_cast(self, difference: Difference, truth: Tensor) -> Verdict | None:
         """The ruling where compiled code agrees with the truth only since it drops an explicit cast of the program; else None."""
@@ -423,6 +427,12 @@ class _Bench:
         if bool(wrong.any()):
             return _fault([difference], f"ulps (no fp64: {why})")
         return _excused(difference, "ulps", "", excuse="ulps")
+
+
+def _right_side(eager: Tensor, compiled: Tensor, truth: Tensor, dtype: torch.dtype) -> str | None:
+    """The side that is within the dtype's tolerance of the truth where the other is not; None where both are, or neither is."""
+    is_off = [bool(outside(truth, side, dtype).any()) for side in (eager, compiled)]
+    return None if is_off[0] == is_off[1] else "compiled" if is_off[0] else "eager"
 
 
 def _is_small(difference: Difference, dtype: torch.dtype) -> bool:

@@ -73,7 +73,7 @@ class Largest:
                 module, op = who(graph, where)
                 reason = _reason(verdict, where, tensor.dtype)
                 because = f"a gradient: {reason}" if where.startswith("grad") else reason
-                self._found = Found(module, op, absolute, relative, because)
+                self._found = Found(module, op, absolute, relative, because, verdict.right.get(where, ""))
 
 
 def farthest(expected: Tensor, actual: Tensor) -> tuple[float, float | None]:
@@ -93,6 +93,8 @@ def farthest(expected: Tensor, actual: Tensor) -> tuple[float, float | None]:
 
 def _reason(verdict: Verdict, where: str, dtype: torch.dtype) -> str:
     rule = verdict.rules.get(where)
+    if rule == "fp64" and verdict.right.get(where) == "eager":
+        rule = "ulps"
     return f"within the tolerance of {short(dtype)}" if rule is None else _REASONS.get(rule, rule)
 
 

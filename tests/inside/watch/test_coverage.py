@@ -192,6 +192,34 @@ def test_the_largest_difference_is_placed_by_the_notes_of_the_graph(child: Execu
     assert 2**-21 < largest.absolute < 2**-19
 
 
+NORM = """
+import torch
+x = {x}
+torch.compile({function})(x)
+"""
+GROUPS = "lambda x: torch.nn.functional.group_norm(x, 2)"
+
+
+@pytest.mark.parametrize(
+    ("x", "function", "right"),
+    [
+        (
+            "torch.full((2, 4, 16, 16), 1000.3)",
+            GROUPS,
+            "eager",
+        ),  # no variance: what is left of a mean is divided by nothing
+        ("torch.linspace(-1, 1, 2048).view(2, 4, 16, 16)", GROUPS, ""),
+    ],
+    ids=["without a variance", "its healthy twin"],
+)
+def test_the_side_that_agrees_with_float64_is_told_where_the_other_does_not(
+    x: str, function: str, right: str, child: Executor, home: Path
+) -> None:
+    largest = checked(child, home, NORM.format(x=x, function=function)).largest
+    assert largest is not None and largest.right == right
+    assert (largest.reason == "eager is as far from float64") <= (right == "compiled")
+
+
 def test_a_wrong_gradient_within_the_tolerance_is_the_largest_difference_of_its_parameter(
     child: Executor, home: Path
 ) -> None:
@@ -293,7 +321,9 @@ def test_a_difference_beyond_the_tolerance_says_that_float64_shows_eager_as_far_
     verdict = judge(call, expected, actual)
     largest = Largest()
     largest.look(graph.graph, expected, actual, verdict)
-    assert largest.found == messages.Largest("", "aten.sub", 0.25, 0.25, "eager is as far from float64")
+    assert largest.found == messages.Largest(
+        "", "aten.sub", 0.25, 0.25, "eager is as far from float64", right="compiled"
+    )
 
 
 def test_what_no_number_says_is_no_largest_difference() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minimizer.engine.child.protocol import Checked
+from minimizer.engine.child.protocol import Checked, Largest
 from minimizer.engine.coverage import Extent, healthy, rounded_up, uncompared
 
 
@@ -89,3 +89,24 @@ def test_where_no_values_are_compared_that_is_said() -> None:
 @pytest.mark.parametrize(("number", "rounded"), [(9, 10), (10, 10), (37, 40), (192, 200), (1234, 1300), (5000, 5000)])
 def test_a_number_to_be_typed_is_round_and_enough(number: int, rounded: int) -> None:
     assert rounded_up(number) == rounded
+
+
+@pytest.mark.parametrize(
+    ("largest", "sentence"),
+    [
+        (
+            Largest(module="norm", op="aten.group_norm", absolute=0.1711, right="eager"),
+            " The largest difference is 0.171 in the output of norm (aten.group_norm): there eager agrees with float64, and compiled code does not.",
+        ),
+        (
+            Largest(absolute=0.5, right="compiled"),
+            " The largest difference is 0.5: there compiled code agrees with float64, and eager does not.",
+        ),
+        (Largest(module="norm", op="aten.group_norm", absolute=0.1711), ""),
+        (Largest(absolute=0.0, right="eager"), ""),
+        (None, ""),
+    ],
+)  # fmt: skip
+def test_the_side_that_is_right_is_said(largest: Largest | None, sentence: str) -> None:
+    checked = seen(8, 8).model_copy(update={"largest": largest})
+    assert healthy(checked, Extent(8)) == f"No difference in the 8 of 8 calls that were compared (1 graph).{sentence}"
