@@ -151,6 +151,7 @@ class ExactRuns:
         if broken:
             plan = {"full": []}
             eager, compiled = self._ask([{**plan, "eager": ALL}, plan], text)
+        self._draws, self._reads = eager.draws, (eager.exact.reads or None) if eager.exact is not None else None
         for outcome in (eager, compiled):
             if outcome.ending is not Ending.SAME or outcome.exact is None:
                 if outcome is compiled and eager.exact is not None and not failed_check(compiled):
@@ -161,7 +162,6 @@ class ExactRuns:
                 check = failed_check(outcome) if eager.ending is Ending.SAME else ""
                 return replace(unanswered(why, runs=self.runs), failed_check=check)
         assert eager.exact is not None and compiled.exact is not None
-        self._draws, self._reads = eager.draws, eager.exact.reads or None
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
         seen = compared(eager.exact, compiled.exact)
@@ -214,7 +214,7 @@ class ExactRuns:
                 return end
             if not self._library and self._is_by_library(text, end):
                 return replace(end, is_by_library=True)
-            rule = self._why_no_fault(text, plan, end)
+            rule = self._why_no_fault(text, end)
             if not rule:
                 return end
             place = f"{self._place(end.difference.look)} on"
@@ -281,13 +281,13 @@ class ExactRuns:
         where = f"{self._place(difference.look)} on" if difference is not None else "the first difference on"
         return f"{where}: {UNCONFIRMED}"
 
-    def _why_no_fault(self, text: str, plan: dict[str, Any], found: Found) -> str:
+    def _why_no_fault(self, text: str, found: Found) -> str:
         """The rule by which a confirmed difference is no fault between graphs; empty if it is one."""
-        if self._is_of_backend(text, plan, found):
+        if self._is_of_backend(text, found):
             return OF_BACKEND
         return ARITHMETIC if self._is_other_arithmetic(text, found) else ""
 
-    def _is_of_backend(self, text: str, plan: dict[str, Any], found: Found) -> bool:
+    def _is_of_backend(self, text: str, found: Found) -> bool:
         """Whether a call raises an error on the backend ``eager``, and none on the script's own.
 
         Eager's kernel for an operator of the graph raises it, behind the handler that the script has for it; the script's own backend
@@ -296,7 +296,8 @@ class ExactRuns:
         raised = next((c for c in found.difference.changes if c.path == "raised"), None)
         if raised is None or not raised.compiled.get("value"):
             return False
-        (outcome,) = self._ask([{**plan, "shown": found.shown, "own_backend": True}], text)
+        plan = {"full": _looked_at(found.compiled), "shown": found.shown}
+        (outcome,) = self._ask([{**plan, "own_backend": True}], text)
         if outcome.exact is None:
             return outcome.ending is not Ending.TIMEOUT
         look = found.difference.look

@@ -349,6 +349,9 @@ def test_an_error_of_the_backend_eager_alone_is_left_to_the_graphs_and_hides_no_
     parts = {"OPERATION": "torch.linalg.cholesky(x)", "HANDLER": "torch.linalg.LinAlgError", "INPUT": "-torch.eye(2)"}
     found = compared(child, home, filled(parts)).found
     assert found is not None and found.difference.first.path == "raised"
+    text = filled(parts).replace("step(-torch.eye(2))", "for sign in (1, 1, -1):\n    step(sign * torch.eye(2))")
+    found = compared(child, home, text).found  # at a call with a full look in further runs only
+    assert found is not None and (found.call, found.difference.first.path) == (3, "raised")
 
 
 def filled(parts: dict[str, str]) -> str:

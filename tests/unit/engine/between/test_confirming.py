@@ -12,7 +12,7 @@ from healthy_verdict import report_of, says_open
 from minimizer.engine.between.exact_runs import UNCONFIRMED, Answer, ExactRuns
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 
 State = dict[str, Entry]
 
@@ -103,3 +103,22 @@ def test_a_loop_by_the_clock_is_told_before_all_else_and_hides_nothing_before_it
     assert answer.found is None and says_open(report_of(exact=answer), "exact_parted")
     found = compared(ByTheClock(lambda _: state(1, 1), lambda _: state(1, 0))).found
     assert found is not None and found.difference.paths == {"items"}
+
+
+class Raising(Runs):
+    """A script that draws numbers, and whose compiled runs end by an error of its own after its call."""
+
+    def judge(self, requests: Sequence[dict[str, Any]], **_: object) -> list[Outcome]:
+        outcomes = super().judge(requests)
+        error = ExceptionInfo(type="KeyError", message="", root_type="KeyError", root_message="")
+        return [
+            outcome.model_copy(
+                update={"draws": True, **({} if "eager" in r else {"ending": Ending.RUNTIME_ERROR, "exception": error})}
+            )
+            for r, outcome in zip(requests, outcomes, strict=True)
+        ]
+
+
+def test_a_script_that_draws_is_known_to_where_its_compiled_run_ends_early() -> None:
+    found = compared(Raising(lambda _: state(1, 1), lambda _: state(1, 0))).found
+    assert found is not None and found.draws
