@@ -67,7 +67,7 @@ def render_issue(report: Report, repro: str, cut: issue_sections.Cut) -> str:
 
 def _reproducer(report: Report) -> str:
     """What the repro is called: minimal only where that was shown of a graph; of a script no more is tried than to take parts out."""
-    is_minimal = report.reduction is not None and report.reduction.one_minimal and report.reduction.level != "python"
+    is_minimal = report.reduction is not None and report.reduction.fails_only_together
     return "Minimal reproducer" if is_minimal else "Reproducer"
 
 

@@ -6,10 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from minimizer.engine.user_script.syntax import decorators, imported
+from minimizer.engine.user_script.syntax import FUNCTIONS, decorators, imported
 
 DEFAULT = re.compile(r"(\w+)\.__defaults__\[(\d+)\]")
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 PROMISES = ("assume_constant_result", "substitute_in_graph", "allow_in_graph")
 """Decorators by which a script promises something of a function, and Dynamo believes it."""
 

@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.user_script.syntax import FUNCTIONS, full_name, imported
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 AUTOGRAD_FUNCTION = "autograd.Function"
 RULES = {
     "jvp": re.compile(r"(^|\.)(jvp|jacfwd|linearize|make_dual|dual_level)$"),

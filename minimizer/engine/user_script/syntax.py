@@ -6,6 +6,9 @@ import ast
 import sys
 from collections.abc import Mapping
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+"""What makes a function."""
+
 
 def imported(tree: ast.Module) -> dict[str, str]:
     """The dotted path of each name that a script imports."""

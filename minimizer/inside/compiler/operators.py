@@ -58,14 +58,21 @@ class PlacedOperators(Operators):
         self.calls: dict[Call, None] = {}
         self._script = script
         self._running: list[torch.nn.Module] = []
+        self._path: str | None = None
+        """The path of the module that runs; None until it is asked for."""
 
     def follow_modules(self) -> None:
         """From now on know which modules run, in this whole process."""
-        torch.nn.modules.module.register_module_forward_pre_hook(lambda module, _: self._running.append(module))
+        torch.nn.modules.module.register_module_forward_pre_hook(lambda module, _: self._entered(module))
         torch.nn.modules.module.register_module_forward_hook(lambda *_: self._left(), always_call=True)
+
+    def _entered(self, module: torch.nn.Module) -> None:
+        self._running.append(module)
+        self._path = None
 
     def _left(self) -> None:
         self._running.pop()
+        self._path = None
 
     def _saw(self, name: str) -> None:
         super()._saw(name)
@@ -80,9 +87,10 @@ class PlacedOperators(Operators):
 
     def _module(self) -> str:
         """The path of the module that runs, in the outermost one that does."""
-        if not self._running:
-            return ""
-        return next((name for name, module in self._running[0].named_modules() if module is self._running[-1]), "")
+        if self._path is None and self._running:
+            root, innermost = self._running[0], self._running[-1]
+            self._path = next((name for name, module in root.named_modules() if module is innermost), "")
+        return self._path or ""
 
 
 class TorchCalls(TorchFunctionMode):
