@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -93,6 +93,18 @@ class Change:
             return set(self.fields) <= VALUES
         return self.kind in ("float", "complex") and self.fields == ("value",)
 
+    def is_repeated_by(self, other: Change, compiled: Sequence[Entry]) -> bool:
+        """Whether further runs show the same: any arithmetic, but of all else a field that has one value in the compiled runs.
+
+        Args:
+            other: the change in two further runs.
+            compiled: what all compiled runs see.
+        """
+        if self.is_arithmetic and other.is_arithmetic:
+            return True
+        both = set(self.fields) & set(other.fields)
+        return any(len({entry.get(name) for entry in compiled}) == 1 for name in both)
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -162,7 +174,7 @@ def compared(eager: ExactLog, compiled: ExactLog, noise: Noise | None = None) ->
                 return comparison(ended=looks[0])
             course = Change(COURSE, *(_course(side[0] if side else None) for side in (first, second)))
             return comparison(Difference(looks[0], (course,), before[True], index))
-        changes = _evidence(first[1], second[1], noise, is_end=first[0].event == "end")
+        changes = evidence(first[1], second[1], noise, is_end=first[0].event == "end")
         if any(c.path == "raised" and "of" in c.compiled for c in changes):
             return comparison(ended=second[0])  # Dynamo raises an error of its own: not a silent fault
         if changes:
@@ -198,7 +210,10 @@ def end_of(log: ExactLog) -> dict[str, Entry]:
     return next((state for look, state in log.states() if look.event == "end"), {})
 
 
-def _evidence(eager: dict[str, Entry], compiled: dict[str, Entry], noise: Noise, *, is_end: bool) -> tuple[Change, ...]:
+def evidence(
+    eager: Mapping[str, Entry], compiled: Mapping[str, Entry], noise: Noise, *, is_end: bool
+) -> tuple[Change, ...]:
+    """All changes at one look, less what is no evidence."""
     changes = (change for change in _changes(eager, compiled) if change.is_evidence)
     return tuple(c for c in changes if not noise.covers(c.path, eager, compiled, is_end=is_end))
 
@@ -227,7 +242,7 @@ def states_at(log: ExactLog, index: int) -> dict[str, Entry]:
     return {}
 
 
-def _changes(eager: dict[str, Entry], compiled: dict[str, Entry]) -> Iterator[Change]:
+def _changes(eager: Mapping[str, Entry], compiled: Mapping[str, Entry]) -> Iterator[Change]:
     for path in dict.fromkeys([*eager, *compiled]):
         one, two = eager.get(path, ABSENT), compiled.get(path, ABSENT)
         if one != two:

@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.engine.between import other_arithmetic
-from minimizer.engine.between.difference import Comparison, Difference, agree_at, compared, first_difference
+from minimizer.engine.between.difference import (
+    ABSENT,
+    Comparison,
+    Difference,
+    agree_at,
+    compared,
+    evidence,
+    first_difference,
+    states_at,
+)
 from minimizer.engine.between.noise import Noise
 from minimizer.engine.child.exact_log import ExactLog, Look
 from minimizer.engine.child.executor import EXACT, Executor
@@ -232,7 +241,7 @@ class ExactRuns:
         self, text: str, plan: dict[str, Any], eager: ExactLog, compiled: ExactLog, *, is_replayed: bool
     ) -> Found | str:
         """The first difference that is evidence, looked at densely and confirmed; else where and why the comparison ended early."""
-        noise = Noise()
+        noise, once = Noise(), ""
         difference: Difference | None = None
         if self._replay is not None and not is_replayed:
             again = self._log(text, plan)
@@ -247,12 +256,14 @@ class ExactRuns:
                 break
             noise.learn(eager, moved)
             seen = compared(eager, compiled, noise)
+            also = [compiled]
             if seen.difference is not None and (writing := self._log(text, {**plan, "written": True})) is not None:
                 noise.add_written(writing.written)
                 seen = compared(eager, compiled, noise) if writing.written else seen
+                also.append(writing)
             difference = seen.difference
             if difference is None:
-                return self._ended(seen)
+                return self._ended(seen, once)
             room = min(room, _room(compiled))
             units = _between(difference, room)
             if units is None:
@@ -260,14 +271,16 @@ class ExactRuns:
                     difference, 0, 0, eager, compiled, noise,
                     library=self._library, modules=self._modules, state=self._state, draws=self._draws,
                 )  # fmt: skip
-                lasting = self._seen_again(text, plan, found)
+                lasting = self._seen_again(text, plan, found, also)
                 if lasting is None:
                     seen = compared(eager, compiled, noise)
                     if seen.difference is None:
-                        return self._ended(seen)  # all of it moves without the compiler as well
+                        return self._ended(seen, once)  # all of it moves without the compiler as well
                     break
-                if lasting.index != difference.index:
-                    continue  # what came first moves without the compiler as well
+                if not lasting.changes:
+                    once = once or self._place(lasting.look)
+                if not lasting.changes or lasting.index != difference.index:
+                    continue  # what came first does not last
                 confirmed = self._confirmed(text, plan, replace(found, difference=lasting))
                 if confirmed is not None:
                     self._excused.update(seen.excused)
@@ -350,22 +363,43 @@ class ExactRuns:
             is_reused=_is_reused(found.compiled, first),
         )
 
-    def _seen_again(self, text: str, plan: dict[str, Any], found: Found) -> Difference | None:
+    def _seen_again(
+        self, text: str, plan: dict[str, Any], found: Found, earlier: Sequence[ExactLog]
+    ) -> Difference | None:
         """What of a difference two more runs show as well, each with the machine's shared folders to itself; None if nothing.
 
-        What moves between the two eager runs is noise from then on, so the difference may be a later one than before.
+        What moves between the two eager runs is noise from then on, so the difference may be a later one than before. Where nothing else
+        differs there, so is what moves between the compiled runs, as an address does that all eager runs share by chance.
+
+        Args:
+            text: the script.
+            plan: the looks.
+            found: the difference, not yet confirmed.
+            earlier: the compiled runs so far.
         """
         eager = self._log(text, {**plan, "eager": ALL, **_as_heavy(found.eager, found.compiled)})
         compiled = self._log(text, plan)
         if eager is None or compiled is None:
             return None
-        found.noise.learn(found.eager, eager)
-        known = first_difference(found.eager, found.compiled, found.noise)
-        again = first_difference(eager, compiled, found.noise)
-        if known is None or again is None or again.index != known.index:
+        noise = found.noise
+        noise.learn(found.eager, eager)
+        known = first_difference(found.eager, found.compiled, noise)
+        if known is None or first_difference(eager, compiled, noise) is None:
             return None
-        both = tuple(change for change in known.changes if change.path in again.paths)
-        return replace(known, changes=both) if both else None
+        if known.is_of_course:
+            return known if not agree_at(eager, compiled, known) else None
+        runs = [states_at(log, known.index) for log in (*earlier, compiled)]
+        again, is_end = runs[-1], known.look.event == "end"
+        lasting = {c.path: c for c in evidence(states_at(eager, known.index), again, noise, is_end=is_end)}
+        both = tuple(
+            c
+            for c in known.changes
+            if c.path in lasting and c.is_repeated_by(lasting[c.path], [state.get(c.path, ABSENT) for state in runs])
+        )
+        if not both:
+            for one in runs[:-1]:
+                noise.learn_at(known.paths, one, again, is_end=is_end)
+        return replace(known, changes=both)
 
     def _is_by_library(self, text: str, found: Found) -> bool:
         """Whether eager returns something else there once torch's own modules are told that they are compiled."""
@@ -406,9 +440,16 @@ class ExactRuns:
             return "the end of the script"
         return f"{look.named} ({self._line_of(look)})"
 
-    def _ended(self, seen: Comparison) -> str:
-        """Where and why a comparison without a difference ended early; empty if it did not."""
+    def _ended(self, seen: Comparison, once: str = "") -> str:
+        """Where and why a comparison without a difference ended early; empty if it did not.
+
+        Args:
+            seen: the comparison.
+            once: the place of a difference that did not come again.
+        """
         self._excused.update(seen.excused)
+        if once:
+            return f"{once} on: {UNCONFIRMED}"
         if seen.ended is None:
             return ""
         return f"{self._place(seen.ended)} on: from there the runs cannot be compared look by look"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 
 from minimizer.engine.child.exact_log import Entry, ExactLog
@@ -51,10 +51,12 @@ class Noise:
             if first is None or second is None or first[0].moment != second[0].moment:
                 self.ends_at = index if self.ends_at is None else min(self.ends_at, index)
                 return
-            self._add(first[1], second[1], is_end=first[0].event == "end")
+            paths = dict.fromkeys([*first[1], *second[1]])
+            self.learn_at(paths, first[1], second[1], is_end=first[0].event == "end")
 
-    def _add(self, one: State, two: State, *, is_end: bool) -> None:
-        for path in dict.fromkeys([*one, *two]):
+    def learn_at(self, paths: Iterable[str], one: State, two: State, *, is_end: bool) -> None:
+        """Add what differs on some paths between two runs at one look."""
+        for path in paths:
             mine, theirs = one.get(path, {}), two.get(path, {})
             if mine == theirs:
                 continue

@@ -6,6 +6,7 @@ that live longer, as what the compiler holds does. Nothing of it changes what an
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import time
@@ -29,7 +30,7 @@ EVENT = "moved"
 
 
 class Moved:
-    """Disturbs the machine before each call, until `release`.
+    """Disturbs the machine from `begin` on, before each call, until `release`.
 
     Args:
         is_own: whether a file is the script's own.
@@ -40,10 +41,20 @@ class Moved:
     def __init__(self, *, is_own: Callable[[str], bool], delays: Sequence[float], resident: int) -> None:
         self._is_own, self._delays = is_own, delays
         self._held: list[Any] = []
+        self._resident = min(resident, MOST_RESIDENT)
+        self._ballast: list[Any] = []
+
+    def begin(self) -> None:
+        """Give all that the script makes from here on other addresses, and take as much memory as the compiled run had.
+
+        It must come last before the script's own code, and after all garbage: what is let go of after it leaves a place that the next
+        object of the same size gets in every run alike.
+        """
+        gc.collect()
         sizes = random.Random(time.monotonic_ns())
-        self._ballast: list[Any] = [bytearray(sizes.randrange(1, 512)) for _ in range(100_000)]
+        self._ballast += [bytearray(sizes.randrange(1, 512)) for _ in range(100_000)]
         self._ballast += [[None] * sizes.randrange(8) for _ in range(50_000)]
-        self._ballast.append(bytearray(b"\1") * min(resident, MOST_RESIDENT))
+        self._ballast.append(bytearray(b"\1") * self._resident)
 
     def before(self, call: int) -> None:
         """Disturb the machine before a call, by its number from 1."""

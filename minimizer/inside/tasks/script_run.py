@@ -67,10 +67,19 @@ def _outcome(error: BaseException | None, *, compiled: bool) -> Outcome:
     return Outcome.raised(error) if compiled else Outcome.of_error(Ending.EAGER_ERROR, error)
 
 
-def what_ends(path: str, args: list[str], text: str | None = None) -> BaseException | None:
-    """Run a script; the exception that ended it, or None if it ended well, which includes an exit with status 0."""
+def what_ends(
+    path: str, args: list[str], text: str | None = None, on_start: Callable[[], None] = lambda: None
+) -> BaseException | None:
+    """Run a script; the exception that ended it, or None if it ended well, which includes an exit with status 0.
+
+    Args:
+        path: the script's file.
+        args: the arguments of its command line.
+        text: what replaces the file's content.
+        on_start: called last before the script's own code begins.
+    """
     try:
-        run_script(path, args, text)
+        run_script(path, args, text, on_start)
     except SystemExit as stop:
         return stop if stop.code not in (None, 0) else None
     except BaseException as raised:
@@ -78,7 +87,7 @@ def what_ends(path: str, args: list[str], text: str | None = None) -> BaseExcept
     return None
 
 
-def run_script(path: str, args: list[str], text: str | None = None) -> None:
+def run_script(path: str, args: list[str], text: str | None, on_start: Callable[[], None]) -> None:
     """Execute a script in this process as ``python path args`` would; ``text`` replaces the file's content.
 
     A script that asks for our own backend gets inductor, so that no check runs inside a check. As at interpreter exit, non-daemon
@@ -101,6 +110,7 @@ def run_script(path: str, args: list[str], text: str | None = None) -> None:
     sys.argv = [path, *args]
     sys.path.insert(0, os.path.dirname(path))
     with _failed_tests() as failed:
+        on_start()
         try:
             exec(code, module.__dict__)
         except SystemExit as stop:

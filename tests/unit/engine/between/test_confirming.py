@@ -72,6 +72,26 @@ def test_an_id_that_two_eager_runs_share_by_chance_does_not_hide_an_item_that_is
     assert found.difference.paths == {"items"}
 
 
+@pytest.mark.fault_behind("exact_unconfirmed")
+def test_an_id_that_all_eager_runs_share_with_some_compiled_ones_does_not_hide_an_item_that_is_lost() -> None:
+    """Addresses are the same in runs that start alike, until something else has taken the place."""
+
+    def later(number: int, length: int) -> State:
+        return {"id": {"type": "int", "value": str(number)}, "later": {"type": "list", "length": str(length)}}
+
+    class TwoCalls(Runs):
+        def _looks(self, state: State, run: int) -> ExactLog:
+            calls = (("call exit", 1, {"id": state["id"]}), ("call exit", 2, {"later": state["later"]}))
+            looks = [Look(event=event, unit=n, number=n, full=True, changed=changed) for event, n, changed in calls]
+            return ExactLog(looks=[*looks, Look(event="end", unit=3, full=True, changed={})], calls=2)
+
+    for of_compiled in ([7, 1, 1], [1, 7, 1], [7, 8, 9], [7, 8, 7]):
+        found = compared(
+            TwoCalls(lambda _: later(1, 1), lambda run, seen=of_compiled: later(seen[min(run, 3) - 1], 0))
+        ).found  # type: ignore[misc]
+        assert found is not None and found.difference.paths == {"later"}
+
+
 @pytest.mark.needs_excuse("exact_unconfirmed")
 def test_a_difference_that_comes_only_once_is_told_and_no_fault() -> None:
     answer = compared(Runs(lambda _: state(1, 1), lambda run: state(1, min(1, run - 1))))
