@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
-from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.between.answer import Answer
 from minimizer.engine.child.protocol import Checked
 from minimizer.engine.conclude import settle
 from minimizer.engine.journal import Journal

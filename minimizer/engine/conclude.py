@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.between.answer import Answer
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import exception_signature
 from minimizer.engine.routes import checked_of

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.between.answer import Answer
 from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from minimizer.engine import early_end
-from minimizer.engine.between.exact_runs import Answer, unanswered
+from minimizer.engine.between.answer import Answer, unanswered
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.clock import Clock

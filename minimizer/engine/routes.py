@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from minimizer.engine import call_sequence
-from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.between.answer import Answer
 from minimizer.engine.child import protocol
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.diagnose import Patient

@@ -8,9 +8,10 @@ from textwrap import dedent
 import pytest
 from children import script
 
-from minimizer.engine.between.exact_runs import ALL, ExactRuns
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.between.mechanism import mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
+from minimizer.engine.between.script_runs import ALL
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.reduce.python import Rerun, Source
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
+from minimizer.engine.between.answer import Found
 from minimizer.engine.between.difference import Change, states_at
-from minimizer.engine.between.exact_runs import ExactRuns, Found
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.child.exact_log import Entry
 from minimizer.report.model import Mechanism
 
@@ -27,22 +28,17 @@ def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
         return "leaked_state"
     if difference.look.event == "backward exit":
         return "lost_mutation" if _is_data(named) and named.lacks else "late_read"
-    if found.is_reused and runs.cures(text, found, _plan(found), config=HOOKS):
+    if found.is_reused and runs.cures(text, found, {**found.plan, "config": HOOKS}):
         return "missed_hook"
     state = [change for change in difference.changes if _is_data(change)]
     is_held = any(change.kind != "Tensor" and change.field != "state" for change in state)
     if found.is_reused and found.is_cured_by_reset and not is_held:
         return "stale_guard"
-    if "nested_compile_region" in text and runs.cures(text, found, _plan(found), regions=False):
+    if "nested_compile_region" in text and runs.cures(text, found, {**found.plan, "regions": False}):
         return "stale_guard"
     if any(_is_reordered(change, found) for change in state):
         return "wrong_order"
     return "lost_mutation" if state or _moves_items(found) else "wrong_constant"
-
-
-def _plan(found: Found) -> dict[str, object]:
-    units = sorted({look.unit for look in found.compiled.looks if look.full})
-    return {"full": units}
 
 
 def _moves_items(found: Found) -> bool:

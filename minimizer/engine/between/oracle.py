@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from minimizer.engine.between.answer import Found
 from minimizer.engine.between.assertion import claims
 from minimizer.engine.between.difference import (
     Change,
@@ -17,7 +18,7 @@ from minimizer.engine.between.difference import (
     first_difference,
 )
 from minimizer.engine.between.drawn import reseeded
-from minimizer.engine.between.exact_runs import ALL, Found
+from minimizer.engine.between.script_runs import ALL
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import EXACT, Executor
 from minimizer.engine.child.outcome import Ending, Outcome
@@ -83,10 +84,10 @@ class ExactOracle:
         self._executor, self._path, self._target, self._noise = (
             executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
-        self._eager: dict[str, Any] = {"eager": ALL, "library": found.library}
+        self._eager: dict[str, Any] = {"eager": ALL, "library": found.conditions.library}
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
-        self._modules = found.modules
+        self._modules = found.conditions.modules
         self._slowest = 0.0
         self._states = states()
 

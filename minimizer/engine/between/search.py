@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 
 from minimizer.engine.between import passes, words
+from minimizer.engine.between.answer import Answer, Found, unanswered
 from minimizer.engine.between.assertion import OUT, Claim, claims, draw_from
 from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, difference_at_end
 from minimizer.engine.between.drawn import CHECK, run_twice
-from minimizer.engine.between.exact_runs import Answer, ExactRuns, Found, unanswered
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.between.mechanism import mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
 from minimizer.engine.between.public import named_entries, on_eager

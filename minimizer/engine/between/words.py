@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from minimizer.engine.between.answer import Found
 from minimizer.engine.between.difference import COURSE, WRITTEN_OUT, Change, Difference
-from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.child.exact_log import Entry, Look
 from minimizer.report.examined import Observed
 from minimizer.vocabulary import Kind, counted

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from minimizer.engine.between.exact_runs import ExactRuns, Found
+from minimizer.engine.between.answer import Found
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
 from minimizer.engine.user_script.bundle import Bundle
@@ -39,7 +40,7 @@ def find_workaround(
     """
 
     def try_(changed: str) -> Tried:
-        log = runs.agreeing(changed, found.noise.without_moments())
+        log = runs.agreeing(changed, found)
         if log is None:
             return Tried(passes=False)
         return Tried(passes=True, frames=sum(look.compiled for look in log.looks))

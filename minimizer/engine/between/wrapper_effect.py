@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from minimizer.engine.between.difference import COURSE, end_of
-from minimizer.engine.between.exact_runs import ALL, ExactRuns
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.between.noise import upwards
+from minimizer.engine.between.script_runs import ALL
 from minimizer.engine.between.words import object_at
 from minimizer.engine.child.exact_log import Entry, ExactLog, Glance
 

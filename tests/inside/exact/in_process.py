@@ -15,7 +15,8 @@ import pytest
 import torch
 import torch._dynamo
 
-from minimizer.engine.between.exact_runs import Answer, ExactRuns
+from minimizer.engine.between.answer import Answer
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome

@@ -15,7 +15,7 @@ import torch
 from healthy_verdict import is_sure, report_of, says_open
 from in_process import Call, compared, unwatched
 
-from minimizer.engine.between.exact_runs import Answer
+from minimizer.engine.between.answer import Answer
 from minimizer.inside.exact import boundaries, tensors, walk, written
 from minimizer.inside.exact.observe import Look
 

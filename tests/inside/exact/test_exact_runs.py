@@ -10,7 +10,9 @@ import pytest
 from children import script
 
 from minimizer.engine.between import difference
-from minimizer.engine.between.exact_runs import ALL, BY_LIBRARY, Answer, ExactRuns
+from minimizer.engine.between.answer import BY_LIBRARY, Answer
+from minimizer.engine.between.exact_runs import ExactRuns
+from minimizer.engine.between.script_runs import ALL
 from minimizer.engine.child.executor import Executor
 
 LOST = """

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from children import script
 
-from minimizer.engine.between.exact_runs import BY_LIBRARY, Answer, ExactRuns
+from minimizer.engine.between.answer import BY_LIBRARY, Answer
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.child.executor import Executor
 
 FAULT = """

@@ -15,7 +15,7 @@ from healthy_verdict import report_of, says_open
 
 from minimizer.engine import pipeline
 from minimizer.engine.between import exact_runs, search
-from minimizer.engine.between.exact_runs import Answer, Found
+from minimizer.engine.between.answer import Answer, Found
 from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.between.wrapper_effect import Effect, Side
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
@@ -390,7 +390,7 @@ def test_exact_runs_leave_time_for_the_graphs(job: Job, monkeypatch: pytest.Monk
     """And what they could not look at is told."""
     shares: list[float] = []
 
-    def compare(between: BetweenGraphs) -> exact_runs.Answer:
+    def compare(between: BetweenGraphs) -> Answer:
         shares.append(job.journal.clock.left)
         raise BudgetExceeded("the budget of 360 seconds is used up")
 
@@ -406,7 +406,7 @@ def test_exact_runs_leave_time_for_the_graphs(job: Job, monkeypatch: pytest.Monk
 
 @pytest.mark.needs_excuse("exact_no_answer")
 def test_exact_runs_whose_child_goes_away_are_told(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compare(between: BetweenGraphs) -> exact_runs.Answer:
+    def compare(between: BetweenGraphs) -> Answer:
         raise ChildFailed("the child is gone")
 
     monkeypatch.setattr(BetweenGraphs, "compare", compare)
@@ -454,7 +454,7 @@ def test_a_healthy_verdict_outlives_runs_without_wrappers_that_come_to_nothing(
 
 
 def test_exact_runs_that_use_up_the_disk_end_the_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compare(between: BetweenGraphs) -> exact_runs.Answer:
+    def compare(between: BetweenGraphs) -> Answer:
         raise DiskExceeded("the disk is full")
 
     monkeypatch.setattr(BetweenGraphs, "compare", compare)

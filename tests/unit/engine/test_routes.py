@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from healthy_verdict import COMPARED, is_sure, report_of, says_open
 
-from minimizer.engine.between import exact_runs
+from minimizer.engine.between import answer as answers
 from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Outcome
@@ -382,15 +382,15 @@ def test_the_cache_to_blame_is_named_before_other_ways_are_tried(
 @pytest.mark.parametrize(
     ("exact", "left_out"),
     [
-        (exact_runs.Answer(aside="it ended early"), ["calls", "state"]),
-        (exact_runs.Answer(aside="too slow", not_compared=("C",)), ["calls", "state", "C"]),
-        (exact_runs.Answer(ended="call 3", not_compared=("C",)), ["calls", "state", "C"]),
-        (exact_runs.Answer(), ["calls"]),
-        (exact_runs.Answer(not_compared=("C",)), ["calls", "C"]),
+        (answers.Answer(aside="it ended early"), ["calls", "state"]),
+        (answers.Answer(aside="too slow", not_compared=("C",)), ["calls", "state", "C"]),
+        (answers.Answer(ended="call 3", not_compared=("C",)), ["calls", "state", "C"]),
+        (answers.Answer(), ["calls"]),
+        (answers.Answer(not_compared=("C",)), ["calls", "C"]),
     ],
 )
 def test_python_state_is_left_out_where_no_exact_run_has_looked_at_it(
-    exact: exact_runs.Answer, left_out: list[str]
+    exact: answers.Answer, left_out: list[str]
 ) -> None:
     checked = parse(protocol.Checked, {"calls": 3, "not_compared": ["calls"], "state": ["state"]})
     known = checked_of(checked, exact)
@@ -402,8 +402,8 @@ def test_python_state_is_left_out_where_no_exact_run_has_looked_at_it(
 def test_python_state_that_nobody_compared_is_told_before_all_else() -> None:
     state = "Python state that traced code changes (calls): only what graphs compute is compared"
     seen = Settled(Status.HEALTHY, None, "No difference.", parse(protocol.Checked, {**COMPARED, "state": [state]}))
-    assert is_sure(report_of(seen, exact_runs.Answer(looks=3)))
-    assert says_open(report_of(seen, exact_runs.Answer(ended="call 3 on: the runs part")), "state_not_compared")
+    assert is_sure(report_of(seen, answers.Answer(looks=3)))
+    assert says_open(report_of(seen, answers.Answer(ended="call 3 on: the runs part")), "state_not_compared")
 
 
 UNEXPLAINED = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It fails untouched.", kind=Kind.WRONG_OUTPUT)

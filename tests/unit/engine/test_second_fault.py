@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import sample_reports
 
-from minimizer.engine.between.exact_runs import Answer, Found
+from minimizer.engine.between.answer import Answer, Found
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.outcome import Verdict

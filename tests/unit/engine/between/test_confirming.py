@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from healthy_verdict import report_of, says_open
 
-from minimizer.engine.between.exact_runs import UNCONFIRMED, Answer, ExactRuns
+from minimizer.engine.between.answer import UNCONFIRMED, Answer
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome

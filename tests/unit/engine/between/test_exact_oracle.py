@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.between.answer import Found
 from minimizer.engine.between.difference import Change, Difference
-from minimizer.engine.between.exact_runs import Found
 from minimizer.engine.between.noise import Noise
 from minimizer.engine.between.oracle import ExactOracle, Target
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from minimizer.engine.between import words
+from minimizer.engine.between.answer import Found
 from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, Difference
-from minimizer.engine.between.exact_runs import ExactRuns, Found
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.between.mechanism import HOOKS, mechanism_of
 from minimizer.engine.between.noise import Noise
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
@@ -23,8 +24,8 @@ class Runs:
     def __init__(self, *cures: str) -> None:
         self._cures = cures
 
-    def cures(self, text: str, found: Found, plan: object, **change: Any) -> bool:
-        return any(name in change and (name != "config" or change[name] == HOOKS) for name in self._cures)
+    def cures(self, text: str, found: Found, plan: dict[str, Any]) -> bool:
+        return any(name in plan and (name != "config" or plan[name] == HOOKS) for name in self._cures)
 
 
 def found(

@@ -12,7 +12,9 @@ from typing import cast
 import pytest
 from test_exact_oracle import CannedRuns, seen
 
-from minimizer.engine.between.exact_runs import ExactRuns, Found
+from minimizer.engine.between.answer import Found
+from minimizer.engine.between.difference import Difference
+from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.between.noise import Noise
 from minimizer.engine.between.workaround import (
     entries_left_out,
@@ -92,7 +94,7 @@ class Runs:
     def __init__(self, words: str, frames: int) -> None:
         self._words, self._frames = words, frames
 
-    def agreeing(self, text: str, noise: Noise) -> ExactLog | None:
+    def agreeing(self, text: str, found: Found) -> ExactLog | None:
         return log_of(self._frames) if self._words in text else None
 
 
@@ -104,7 +106,8 @@ def log_of(frames: int) -> ExactLog:
 def test_a_change_helps_where_nothing_differs(compiled: float, *, agrees: bool) -> None:
     logs = [seen("log", 1, x=x) for x in (1e-8, compiled)]
     runs = ExactRuns(cast(Executor, CannedRuns(logs[0], logs[1], None)), Path("script.py"), timeout=60)
-    assert runs.agreeing("step()", Noise()) == (logs[1] if agrees else None)
+    found = Found(Difference(logs[0].looks[0], (), None), 1, 1, *logs, Noise())
+    assert runs.agreeing("step()", found) == (logs[1] if agrees else None)
 
 
 def found_with(runs: Runs, script: Path, args: Sequence[str] = (), line: int = 6) -> Workaround:

@@ -1,0 +1,275 @@
+"""Confirms the first difference of two exact runs by further runs, and finds the call to blame.
+
+A difference is confirmed if it comes again, and goes away when one call, or a stretch of calls, runs without the compiler and all others
+as before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from minimizer.engine.between.answer import UNCONFIRMED, Found
+from minimizer.engine.between.difference import (
+    ABSENT,
+    Comparison,
+    Difference,
+    agree_at,
+    compared,
+    evidence,
+    first_difference,
+    states_at,
+)
+from minimizer.engine.between.no_fault import is_by_library, why_no_fault
+from minimizer.engine.between.noise import Noise
+from minimizer.engine.between.script_runs import ALL, Plan, ScriptRuns
+from minimizer.engine.child.exact_log import ExactLog, Look
+
+MOST_ROUNDS = 8
+"""Most rounds of denser looks around the first difference."""
+DENSE = 48
+"""Most calls and backwards, roughly, with a full look before and after them in one run."""
+MOST_SHOWN = 6
+"""Most calls of which other arithmetic is shown; what follows on the next is not compared."""
+
+
+class Confirming:
+    """Looks at a difference of runs of one text more closely, and tries which calls cure it.
+
+    Args:
+        runs: the text under its conditions; further runs read of the machine what the first eager run did.
+        draws: whether the script draws random numbers, or sets their state.
+        place: a moment of the script, in words.
+    """
+
+    def __init__(self, runs: ScriptRuns, *, draws: bool, place: Callable[[Look], str]) -> None:
+        self._runs, self._draws, self._place = runs, draws, place
+        self.excused: Counter[tuple[str, str]] = Counter()
+        """How often a rule was applied to a path, by (rule, path)."""
+
+    def examined(self, plan: Plan, eager: ExactLog, compiled: ExactLog) -> Found | str:
+        """The confirmed difference; else where and why the comparison ended early, empty if it did not.
+
+        A call whose difference is shown to be no fault runs without the compiler from then on: what follows starts from eager's state.
+        """
+        sparse, logs, place = plan, (eager, compiled), ""
+        for shown in range(MOST_SHOWN + 1):
+            end = self._narrowed(plan, *logs, is_replayed=shown > 0)
+            if not isinstance(end, Found):
+                return end
+            if not self._runs.conditions.library and is_by_library(self._runs, end):
+                return replace(end, is_by_library=True)
+            rule = why_no_fault(self._runs, end)
+            if not rule:
+                return end
+            place = f"{self._place(end.difference.look)} on"
+            for change in end.difference.changes:
+                self.excused[rule, change.path] += 1
+            calls = {*plan.get("shown", ()), *range(end.call, end.until + 1)}
+            plan = {**sparse, "shown": sorted(calls)}
+            again = self._runs.log(plan)
+            if again is None:
+                return f"{place}: a further run ended early"
+            logs = eager, again
+        return f"{place}: too many calls differ where that is no fault"
+
+    def _narrowed(self, plan: Plan, eager: ExactLog, compiled: ExactLog, *, is_replayed: bool) -> Found | str:
+        """The first difference that is evidence, looked at densely and confirmed; else where and why the comparison ended early."""
+        noise, once = Noise(), ""
+        difference: Difference | None = None
+        if self._runs.conditions.replay is not None and not is_replayed:
+            again = self._runs.log(plan)
+            compiled = again if again is not None else compiled
+            seen = compared(eager, compiled, noise)
+            if seen.difference is None:
+                return self.ended(seen)
+        plan, room = dict(plan), DENSE
+        for _ in range(MOST_ROUNDS):
+            moved = self._runs.log({**plan, "eager": ALL, **_as_heavy(eager, compiled)})
+            if moved is None:
+                break
+            noise.learn(eager, moved)
+            seen = compared(eager, compiled, noise)
+            also = [compiled]
+            if seen.difference is not None and (writing := self._runs.log({**plan, "written": True})) is not None:
+                noise.add_written(writing.written)
+                seen = compared(eager, compiled, noise) if writing.written else seen
+                also.append(writing)
+            difference = seen.difference
+            if difference is None:
+                return self.ended(seen, once)
+            room = min(room, _room(compiled))
+            units = _between(difference, room)
+            if units is None:
+                found = Found(
+                    difference, 0, 0, eager, compiled, noise,
+                    conditions=self._runs.conditions, draws=self._draws,
+                )  # fmt: skip
+                lasting = self._seen_again(plan, found, also)
+                if lasting is None:
+                    seen = compared(eager, compiled, noise)
+                    if seen.difference is None:
+                        return self.ended(seen, once)  # all of it moves without the compiler as well
+                    break
+                if not lasting.changes:
+                    once = once or self._place(lasting.look)
+                if not lasting.changes or lasting.index != difference.index:
+                    continue  # what came first does not last
+                confirmed = self._confirmed(plan, replace(found, difference=lasting))
+                if confirmed is not None:
+                    self.excused.update(seen.excused)
+                    return confirmed
+                break
+            plan["full"] = units
+            logs = [self._runs.log({**plan, "eager": ALL}), self._runs.log(plan)]
+            if logs[0] is None or logs[1] is None:
+                break
+            eager, compiled = logs[0], logs[1]
+        where = f"{self._place(difference.look)} on" if difference is not None else "the first difference on"
+        return f"{where}: {UNCONFIRMED}"
+
+    def _confirmed(self, plan: Plan, found: Found) -> Found | None:
+        """Find the call without which a difference goes away, all others compiled as before, if there is one."""
+        last = _last_call(found.compiled, found.difference)
+        if last == 0:
+            return None
+        found = replace(found, shown=tuple(plan.get("shown", ())))
+
+        def is_cured(first: int) -> bool:
+            log = self._runs.log({**plan, "eager": (first, last)})
+            return log is not None and _is_cure(log, found, first)
+
+        if not is_cured(last):
+            good, bad = 1, last
+            if last == 1 or not is_cured(1):
+                return None
+            while bad - good > 1:
+                middle = (good + bad) // 2
+                good, bad = (middle, bad) if is_cured(middle) else (good, middle)
+            first = good
+        else:
+            first = last
+        return replace(
+            found,
+            call=first,
+            until=last,
+            is_cured_by_reset=sees_eager(self._runs, found, {**plan, "reset": first}),
+            is_reused=_is_reused(found.compiled, first),
+        )
+
+    def _seen_again(self, plan: Plan, found: Found, earlier: Sequence[ExactLog]) -> Difference | None:
+        """What of a difference two more runs show as well, each with the machine's shared folders to itself; None if nothing.
+
+        What moves between the two eager runs is noise from then on, so the difference may be a later one than before. Where nothing else
+        differs there, so is what moves between the compiled runs, as an address does that all eager runs share by chance.
+
+        Args:
+            plan: the looks.
+            found: the difference, not yet confirmed.
+            earlier: the compiled runs so far.
+        """
+        eager = self._runs.log({**plan, "eager": ALL, **_as_heavy(found.eager, found.compiled)})
+        compiled = self._runs.log(plan)
+        if eager is None or compiled is None:
+            return None
+        noise = found.noise
+        noise.learn(found.eager, eager)
+        known = first_difference(found.eager, found.compiled, noise)
+        if known is None or first_difference(eager, compiled, noise) is None:
+            return None
+        if known.is_of_course:
+            return known if not agree_at(eager, compiled, known) else None
+        runs = [states_at(log, known.index) for log in (*earlier, compiled)]
+        again, is_end = runs[-1], known.look.event == "end"
+        lasting = {c.path: c for c in evidence(states_at(eager, known.index), again, noise, is_end=is_end)}
+        both = tuple(
+            c
+            for c in known.changes
+            if c.path in lasting and c.is_repeated_by(lasting[c.path], [state.get(c.path, ABSENT) for state in runs])
+        )
+        if not both:
+            for one in runs[:-1]:
+                noise.learn_at(known.paths, one, again, is_end=is_end)
+        return replace(known, changes=both)
+
+    def ended(self, seen: Comparison, once: str = "") -> str:
+        """Where and why a comparison without a difference ended early; empty if it did not.
+
+        Args:
+            seen: the comparison.
+            once: the place of a difference that did not come again.
+        """
+        self.excused.update(seen.excused)
+        if once:
+            return f"{once} on: {UNCONFIRMED}"
+        if seen.ended is None:
+            return ""
+        return f"{self._place(seen.ended)} on: from there the runs cannot be compared look by look"
+
+
+def _room(log: ExactLog) -> int:
+    """Calls and backwards, roughly, that can have full looks in one run: fewer than `DENSE` where this one had to leave looks out."""
+    is_short = any(row.rule == "looks" for row in log.unseen)
+    return max(4, min(DENSE, sum(look.full for look in log.looks) // 2 - 3)) if is_short else DENSE
+
+
+def _between(difference: Difference, most: int) -> list[int] | None:
+    """Units (calls and backwards) to look at more closely, about ``most`` of them; None if none lie between this look and the one before."""
+    if difference.look.finest:
+        return None
+    unit, is_full = difference.look.unit, difference.look.full or difference.is_of_course
+    before = difference.before.unit if is_full and difference.before is not None else 0
+    start = max(1, before) if is_full else max(1, unit - most // 2)
+    if is_full and unit - before <= 1:
+        return None
+    return sorted(
+        {*range(max(1, unit - most // 2), unit + 1), *range(start, unit + 1, max(1, (unit - start) // (most // 2)))}
+    )
+
+
+def _as_heavy(eager: ExactLog, compiled: ExactLog) -> dict[str, Any]:
+    """The request that moves the machine under an eager run, as slow and as large as the compiled one."""
+    more = max(0, compiled.resident - eager.resident)
+    return {"moved": True, "delays": compiled.seconds[:1000], "resident": more}
+
+
+def _last_call(log: ExactLog, difference: Difference) -> int:
+    """The number of the last call that had returned when the difference was seen; 0 if none had."""
+    last = 0
+    for index, look in enumerate(log.looks):
+        if index > difference.index:
+            break
+        if look.event == "call exit":
+            last = look.number
+    return last
+
+
+def _is_cure(log: ExactLog, found: Found, first: int) -> bool:
+    """Whether running calls from ``first`` on without the compiler cures the difference.
+
+    Such a run must see what the compiled one saw before those calls, and what eager sees at the difference.
+    """
+    for index, (mine, theirs) in enumerate(zip(log.states(), found.compiled.states(), strict=False)):
+        if mine[0].moment != theirs[0].moment:
+            return False
+        if (mine[0].event == "call exit" and mine[0].number >= first) or index >= found.difference.index:
+            break
+        if any(
+            mine[1].get(p) != theirs[1].get(p)
+            for p in {*mine[1], *theirs[1]}
+            if not found.noise.covers(p, mine[1], theirs[1])
+        ):
+            return False
+    return agree_at(found.eager, log, found.difference)
+
+
+def _is_reused(log: ExactLog, call: int) -> bool:
+    return any(look.event == "call exit" and look.number == call and look.compiled == 0 for look in log.looks)
+
+
+def sees_eager(runs: ScriptRuns, found: Found, plan: Plan) -> bool:
+    """Whether a compiled run by a plan sees what eager sees at the look of the difference, on every path that differed."""
+    log = runs.log({**plan, "shown": found.shown})
+    return log is not None and agree_at(found.eager, log, found.difference)

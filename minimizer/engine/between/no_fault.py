@@ -1,0 +1,68 @@
+"""Why a confirmed difference of exact runs is no fault between graphs, each shown by further runs."""
+
+from __future__ import annotations
+
+from minimizer.engine.between import other_arithmetic
+from minimizer.engine.between.answer import Found
+from minimizer.engine.between.difference import agree_at
+from minimizer.engine.between.script_runs import ALL, ScriptRuns
+from minimizer.engine.child.outcome import Ending
+from minimizer.report.excused import excused
+
+ARITHMETIC, OF_BACKEND = excused("exact_arithmetic").rule, excused("exact_backend").rule
+
+
+def why_no_fault(runs: ScriptRuns, found: Found) -> str:
+    """The rule by which a confirmed difference is no fault between graphs; empty if it is one."""
+    if _is_of_backend(runs, found):
+        return OF_BACKEND
+    return ARITHMETIC if _is_other_arithmetic(runs, found) else ""
+
+
+def is_by_library(runs: ScriptRuns, found: Found) -> bool:
+    """Whether eager returns something else there once torch's own modules are told that they are compiled."""
+    if not found.difference.is_of_results:
+        return False
+    log = runs.log({**found.plan, "eager": ALL, "library": True})
+    return log is not None and not agree_at(found.eager, log, found.difference)
+
+
+def _is_of_backend(runs: ScriptRuns, found: Found) -> bool:
+    """Whether a call raises an error on the backend ``eager``, and none on the script's own.
+
+    Eager's kernel for an operator of the graph raises it, behind the handler that the script has for it; the script's own backend
+    takes that operator, or does not come so far: comparing the graph shows what is wrong there.
+    """
+    raised = next((c for c in found.difference.changes if c.path == "raised"), None)
+    if raised is None or not raised.compiled.get("value"):
+        return False
+    (outcome,) = runs.ask({**found.plan, "own_backend": True})
+    if outcome.exact is None:
+        return outcome.ending is not Ending.TIMEOUT
+    look = found.difference.look
+    states = (state for at, state in outcome.exact.states() if at.moment == look.moment)
+    own = dict(next(states, {})).get("raised", raised.eager)
+    return own == raised.eager or "of" in own
+
+
+def _is_other_arithmetic(runs: ScriptRuns, found: Found) -> bool:
+    """Whether a difference is what other roundings of the graphs of the blamed calls make of just these elements."""
+    difference = found.difference
+    if not difference.is_arithmetic or (found.is_reused and not found.shown):
+        return False  # code whose earlier calls were equal to the bit computes like eager
+    whole = 0 if difference.look.event == "end" else difference.look.unit
+    plan = {**found.plan, "whole": whole}
+    units = sorted(_units(found) | {difference.look.unit})
+    asked = [{**plan, "eager": ALL}, plan]
+    asked += [{**plan, "redrawn": {"seed": seed, "units": units}} for seed in other_arithmetic.SEEDS]
+    eager, compiled, *redrawn = runs.logs(*asked)
+    logs = [log for log in redrawn if log is not None]
+    if eager is None or compiled is None or len(logs) < len(redrawn):
+        return False
+    return other_arithmetic.is_shown(difference, eager, compiled, logs)
+
+
+def _units(found: Found) -> set[int]:
+    """The units of the calls that are blamed, by their number among calls and backwards."""
+    looks = found.compiled.looks
+    return {look.unit for look in looks if look.event == "call exit" and found.call <= look.number <= found.until}

@@ -1,0 +1,70 @@
+"""Exact runs of one script in the child, all under the same conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from minimizer.engine.child.exact_log import ExactLog
+from minimizer.engine.child.executor import EXACT, Executor
+from minimizer.engine.child.outcome import Ending, Outcome
+
+ALL = (1, None)
+"""(first, last) call to run without the compiler, numbered from 1: here all of them."""
+Plan = dict[str, Any]
+"""The fields of an `ExactRequest` in which a run differs from others under the same conditions."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What all runs of a comparison share."""
+
+    library: bool = False
+    """Whether eager calls choose and compute like compiled ones: see `ExactRequest`."""
+    replay: str | None = None
+    """What the script reads of the machine, which an earlier run read; None to read the machine."""
+    modules: tuple[str, ...] = ()
+    """Modules of packages that are looked at like the script's own: those that Dynamo traces."""
+    state: int = 0
+    """The random state from which the runs start."""
+
+
+class Children:
+    """The children in which a script's texts run under the script's path. ``made``: how many runs there were."""
+
+    def __init__(self, executor: Executor, path: Path, *, timeout: float) -> None:
+        self._executor, self._path, self.timeout = executor, path, timeout
+        self.made = 0
+
+    def ask(self, text: str, conditions: Conditions, plans: Sequence[Plan]) -> list[Outcome]:
+        """Run a text once for each plan, side by side; a plan may replace a condition."""
+        self.made += len(plans)
+        common = {"text": text, "script": str(self._path), "args": [], **asdict(conditions)}
+        return self._executor.judge([{**common, **plan} for plan in plans], timeout=self.timeout, op=EXACT)
+
+
+@dataclass(frozen=True)
+class ScriptRuns:
+    """Runs of one text under one set of conditions."""
+
+    children: Children
+    text: str
+    conditions: Conditions
+
+    def ask(self, *plans: Plan) -> list[Outcome]:
+        """One outcome for each plan."""
+        return self.children.ask(self.text, self.conditions, plans)
+
+    def logs(self, *plans: Plan) -> list[ExactLog | None]:
+        """What each run saw; None for one that does not tell: it ended neither well nor by an error of the script's own."""
+        return [
+            o.exact if o.ending in (Ending.SAME, Ending.RUNTIME_ERROR) and o.exact is not None else None
+            for o in self.ask(*plans)
+        ]
+
+    def log(self, plan: Plan) -> ExactLog | None:
+        """The same of one run."""
+        (log,) = self.logs(plan)
+        return log
