@@ -25,7 +25,7 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     None where there are fewer than two calls, an input has no source text, or the result is not valid Python.
     """
     originals, program = program.inputs, program.as_compiled().renamed()
-    made = [_values(originals, call) for call in calls]
+    made = [values_of(originals, call) for call in calls]
     if len(calls) < 2 or any(value is None for values in made for value in values):
         return None
     arguments = [", ".join(value for value in values if value is not None) for values in made]
@@ -40,9 +40,9 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
         *(["torch.set_grad_enabled(False)"] if needs_no_grad else []),
         f"compiled = torch.compile(f{options})",
         *earlier,
-        *_check(program, calls[-1], arguments[-1], made[-1]),
+        *check(program, calls[-1], arguments[-1], made[-1]),
     ]
-    text = render.behind("\n".join(_imports(body)), [*body, ""])
+    text = render.behind("\n".join(imports("\n".join(body))), [*body, ""])
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):  # of a child that is not to be trusted
@@ -50,8 +50,19 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     return text
 
 
-def _check(program: Program, call: MadeCall, arguments: str, values: Sequence[str | None]) -> list[str]:
-    """Statements that compare the last call with eager, each side on fresh inputs; includes mutated inputs."""
+def check(
+    program: Program, call: MadeCall, arguments: str, values: Sequence[str | None], tolerance: str = ""
+) -> list[str]:
+    """Statements that compare the last call with eager, each side on fresh inputs; includes mutated inputs.
+
+    Args:
+        program: the graph.
+        call: the last call.
+        arguments: the arguments of the call, as source text.
+        values: the same, one by one.
+        tolerance: further arguments of ``assert_close``.
+    """
+    options = f", {tolerance}" if tolerance else ""
     seed = ["torch.manual_seed(0)"] if is_random_code([*call.statements, arguments]) or draws(program) else []
     if changed(program):
         names = ", ".join(item.name for item in program.inputs)
@@ -60,14 +71,13 @@ def _check(program: Program, call: MadeCall, arguments: str, values: Sequence[st
     else:
         lines = [*seed, *call.statements, f"return f({arguments})"]
     if len(lines) == 1:
-        return [f"torch.testing.assert_close(compiled({arguments}), f({arguments}))"]
+        return [f"torch.testing.assert_close(compiled({arguments}), f({arguments}){options})"]
     body = textwrap.indent("\n".join(lines), "    ")
-    return [f"def call(f):\n{body}", "torch.testing.assert_close(call(compiled), call(f))"]
+    return [f"def call(f):\n{body}", f"torch.testing.assert_close(call(compiled), call(f){options})"]
 
 
-def _imports(body: Sequence[str]) -> list[str]:
-    """The import lines that the text needs; ``import torch`` always."""
-    text = "\n".join(body)
+def imports(text: str) -> list[str]:
+    """The import lines that a text needs; ``import torch`` always."""
     known = {line.split()[-1]: line for line in HEADER.splitlines() if line}
     return [line for name, line in known.items() if name == "torch" or re.search(rf"\b{name}\.", text)]
 
@@ -81,7 +91,7 @@ def compiled_anew(text: str) -> str:
     return "\n".join([*map(ast.unparse, before), "torch._dynamo.reset()", ast.unparse(last)]) + "\n"
 
 
-def _values(inputs: Sequence[Input], call: MadeCall) -> list[str | None]:
+def values_of(inputs: Sequence[Input], call: MadeCall) -> list[str | None]:
     """An expression for each input; the program's own number where Dynamo wrapped one in a tensor for the call."""
     values: list[str | None] = []
     for item in inputs:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from minimizer.engine import call_sequence
+from minimizer.engine import cached_calls, call_sequence
 from minimizer.engine.between.answer import Answer
 from minimizer.engine.child import protocol
 from minimizer.engine.child.executor import Executor
@@ -46,7 +46,6 @@ from minimizer.vocabulary import Kind, Reason, Stage, Status
 T = TypeVar("T")
 
 NO_ANSWER = Answer(aside="there were no exact runs")
-WITHOUT_CACHES = "torch._inductor.config.fx_graph_cache = False\ntorch._functorch.config.enable_autograd_cache = False"
 COMPILES_ANEW = "every run compiles all of its graphs: with these caches off, the script showed no failure"
 MOST_GRAPHS = 3
 """Most failing graphs of a script that are tried, one after the other, until one has a repro."""
@@ -90,8 +89,11 @@ class Routes:
     def follow(self, found: Case | ScriptCase) -> Made | Settled:
         """The first repro that a route leads to; else the verdict."""
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
-        if self._stale is not None:  # runs of a smaller script have no caches: none would fail
-            return self._stale
+        if self._stale is not None and isinstance(
+            found, Case
+        ):  # runs of a smaller script have no caches: none would fail
+            made = self._tried("its calls, taken from a cache", partial(self._by_caches, found, self._stale))
+            return made or self._stale
         is_open = isinstance(end, Settled) and end.status is not Status.HEALTHY
         is_steady = isinstance(end, Settled) and end.reason is not Reason.NONDETERMINISTIC
         if not isinstance(end, Settled) or not (is_open and is_steady and self._is_one_process):
@@ -217,6 +219,37 @@ class Routes:
         repro = level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind))
         return Made(Result(repro), level.patient) if repro is not None else None
 
+    def _by_caches(self, case: Case, stale: Settled) -> Made | None:
+        """A repro made of calls that share a cache, of which the last is the failing one."""
+        held = None
+        with suppress(BudgetExceeded, ChildFailed):
+            held = self.triage.held_at(case) if self._is_one_process else None
+        if held is None or stale.cache is None:
+            return None
+        try:
+            texts = list(cached_calls.as_scripts(held.program, held.survey.calls()[-1]))
+        except ChildFailed:  # an input that has no source text
+            texts = []
+        finally:
+            held.survey.close()
+        for text, part in texts:
+            nodes = [node for node in part.nodes if node.counts]
+            made = MadeScript(
+                text,
+                self._original(case),
+                module=next((node.module for node in nodes if node.module), ""),
+                source=source_of(nodes[::-1]),
+                cured=cached_calls.without_caches,
+                what="",
+                stage=stale.cache.stage,
+            )
+            level = self._python_level(made, Rerun(self.executor, self.script, caches=True))
+            repro = level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind))
+            if repro is not None and self.report.failure is not None:
+                self.report.failure.mechanism, self.report.failure.object = "stale_cache", stale.cache.name
+                return Made(Result(repro), level.patient)
+        return None
+
     def _other_graph(self, passed_by: list[int]) -> Case | None:
         """The next failing call of the script, of a graph that was not tried yet."""
         with suppress(ChildFailed):
@@ -240,7 +273,7 @@ class Routes:
             is_inductor = surveys.fails_again(case, caches="inductor")
             name, stage = (INDUCTOR_CACHE, Stage.INDUCTOR) if is_inductor else (AOT_CACHE, Stage.AOT_AUTOGRAD)
             self.report.workaround = Workaround(
-                code=WITHOUT_CACHES, verified=True, where="behind the imports", what=COMPILES_ANEW
+                code=cached_calls.OFF, verified=True, where="behind the imports", what=COMPILES_ANEW
             )
             end = Settled(Status.PARTIAL, None, "", case.checked, kind=case.signature.kind, exception=case.exception)
             self._stale = of_caches(end, Cache(name, stage, case.message), is_warm=case.is_warm)

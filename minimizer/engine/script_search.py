@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +42,7 @@ from minimizer.engine.user_script.syntax import full_name, imported
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.model import Failure, HistoryStep, Reduction, Reproducibility
-from minimizer.vocabulary import Kind, Reason, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Step
 
 REFERENCE = "'eager'"
 """The backend that scripts compare others with; it counts as the backend only where it is the only one."""
@@ -53,7 +53,7 @@ OPTIMIZE = ("torch._dynamo.optimize", "torch._dynamo.optimize_assert")
 
 @dataclass(frozen=True)
 class MadeScript:
-    """A script made from a failing graph (`call_sequence`), reduced in place of the user's.
+    """A script made from a failing graph (`call_sequence`, `cached_calls`), reduced in place of the user's.
 
     ``module`` and ``source``: the origin of the graph. ``original``: the user's script, for the diagnosis.
     """
@@ -62,6 +62,12 @@ class MadeScript:
     original: Original
     module: str
     source: Source | None
+    cured: Callable[[str], str] = compiled_anew
+    """What changes the script so that it must pass; if it fails then too, its check may only see rounding."""
+    what: str = LATER_CALL
+    """What is to blame beside the operators, in words."""
+    stage: Stage | None = None
+    """The stage to blame where that is known beforehand, and runs of the script on other backends would not show it."""
 
 
 class PythonLevel:
@@ -111,7 +117,7 @@ class PythonLevel:
             is_late = target is not None and target.kind is Kind.HANG and not self._rerun.hangs
             if target is None or is_late or not self._rerun.ends_well(script.text):
                 return None
-            if not self._needs_earlier_calls(script.text):
+            if not self._is_cured(script.text):
                 return None
             disputed = otherwise.reason is Reason.DISPUTED
             if disputed and self._rerun.failure(script.text, backend="aot_eager")[0] is None:
@@ -149,16 +155,13 @@ class PythonLevel:
 
     def _check(self, candidates: Sequence[Script]) -> list[bool]:
         verdicts = self._rerun.check(candidates)
-        return [fails and self._needs_earlier_calls(c.text) for fails, c in zip(verdicts, candidates, strict=True)]
+        return [fails and self._is_cured(c.text) for fails, c in zip(verdicts, candidates, strict=True)]
 
-    def _needs_earlier_calls(self, text: str) -> bool:
-        """Whether a script made of several calls passes once its last statement compiles anew.
-
-        If it fails then too, its check may only see rounding.
-        """
+    def _is_cured(self, text: str) -> bool:
+        """Whether a script that was made of calls passes once it is changed as it says."""
         if self._made is None:
             return True
-        signature, outcome = self._rerun.failure(compiled_anew(text))
+        signature, outcome = self._rerun.failure(self._made.cured(text))
         return signature is None and outcome.ending is Ending.SAME
 
     def _patient(self, text: str, target: Signature, rate: Reproducibility) -> Patient:
@@ -226,7 +229,8 @@ class PythonLevel:
             if signature is not None:
                 raised = self._own_line(outcome.exception)
                 break
-        report.failure.stage = stage_of(ladder, fails)
+        known = self._made.stage if self._made is not None else None
+        report.failure.stage = known or stage_of(ladder, fails)
         seen = self._rerun.observed(text)
         report.reduction.count_after(seen.calls)
         if self._made is None:
@@ -238,7 +242,7 @@ class PythonLevel:
             culprit = culprit.model_copy(update={"source": culprit.source or last, "module": module})
         else:
             culprit = Culprit(
-                ops=operators_in(seen.ops), what=LATER_CALL, source=self._made.source, module=self._made.module
+                ops=operators_in(seen.ops), what=self._made.what, source=self._made.source, module=self._made.module
             )
         report.culprits = [culprit]
         self._journal.event("culprit", culprit=report.culprits[0].model_dump(mode="json"))

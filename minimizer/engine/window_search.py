@@ -59,8 +59,6 @@ class WindowSearch:
         if case.otherwise is not None:
             return self._confirm(program, case.otherwise)
         located = self._confirmed(program)
-        if located is None and (settled := self._vanishes()) is not None:
-            raise Unreduced(settled)
         if located is None and (weighted := self._weighted(program)) is not None:
             program = weighted
             located = self._confirmed(program)
@@ -130,7 +128,11 @@ class WindowSearch:
         return None
 
     def _confirmed(self, program: Program) -> Localized | None:
-        """A window that fails in isolation, or None; for a flaky graph, a second attempt with a sequential oracle."""
+        """A window that fails in isolation, or None; for a flaky graph, a second attempt with a sequential oracle.
+
+        Raises:
+            Unreduced: it is known why none can.
+        """
         case, oracle = self._case, self._oracle
         variants = [program]
         if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
@@ -142,6 +144,8 @@ class WindowSearch:
             located = self._located(variant)
             if located.confirmed:
                 return located
+            if (settled := self._vanishes()) is not None:
+                raise Unreduced(settled)
         if oracle.sequential is None and (rate := oracle.measure(program).rate).failed:
             oracle.expect(rate)
             return self._confirmed(program)

@@ -187,7 +187,10 @@ def of_caches(otherwise: Settled, cache: Cache, *, is_warm: bool) -> Settled:
     left, missing = (
         ("where a run that was right had left them", "it takes two runs of a script")
         if is_warm
-        else ("where earlier compilations had left them", "a repro compares what it compiles once")
+        else (
+            "where earlier compilations had left them",
+            "no calls of a part of its graph, one after another, showed it",
+        )
     )
     return replace(
         otherwise,

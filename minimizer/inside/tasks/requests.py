@@ -120,6 +120,8 @@ class ScriptRequest(Switched):
     """Report the aten operators that run inside compiled functions; with ``compile`` false."""
     state: int = 0
     """The number of the random state that the script starts from (see `RandomStart`)."""
+    caches: bool = False
+    """Whether the compiler's caches of graphs are left to the script, and begin empty; else they are off."""
 
 
 @dataclass(frozen=True, kw_only=True)

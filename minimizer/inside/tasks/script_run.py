@@ -20,7 +20,7 @@ import torch._dynamo.utils
 import torch._inductor.config
 
 from ..backend import backend
-from ..compiler import subsystems
+from ..compiler import caches, subsystems
 from ..compiler.operators import PlacedOperators, TorchCalls, unusual
 from ..messages import Phase
 from ..outcome import Ending, Outcome
@@ -54,7 +54,8 @@ def rerun(message: Message, channel: Channel) -> None:
     attempts = Attempts(lambda: channel.send(Phase("script", "compiled")))
     channel.send(Phase("script", "script" if request.compile else "eager"))
     start = RandomStart(request.state)
-    error = what_ends(request.script, request.args, request.text)
+    with caches.left_to_script() if request.caches else contextlib.nullcontext():
+        error = what_ends(request.script, request.args, request.text)
     breaks = list(torch._dynamo.utils.counters["graph_break"])[:20]
     outcome = _outcome(error, compiled=request.compile)
     told = replace(outcome, graph_breaks=breaks, attempted=attempts.any, draws=start.is_left)

@@ -15,12 +15,11 @@ import types
 from typing import Any, NamedTuple
 
 import torch
-import torch._functorch.config
 import torch._inductor.config
 from torch import fx
 from torch._dynamo.repro import after_dynamo
 
-from ..compiler import subsystems
+from ..compiler import caches, subsystems
 from ..failures import CONTROL_FLOW, describe
 from ..graph import state
 from ..graph.collectives import WHY_ONCE
@@ -107,7 +106,7 @@ class Survey:
         """Run the script until it ends, raises, or a call is held, and send the result."""
         request = self._request
         if request.caches:
-            _use_caches(only_inductor=request.caches == "inductor")
+            caches.turn_on(only_inductor=request.caches == "inductor")
         state.remember_baseline()
         # Build the many kernels of a whole model in parallel; `state.OURS` excludes this setting from the user's.
         torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))
@@ -292,15 +291,6 @@ class Survey:
         """End the script here, and report as at its normal end."""
         self._stops_asked = 0
         end_with(lambda: self._finish(stopped=True))
-
-
-def _use_caches(*, only_inductor: bool) -> None:
-    """Turn on the compiler's graph caches, or only Inductor's. Environment variables turn them off with priority over config, so those are overridden."""
-    for config, name in (
-        (torch._inductor.config, "fx_graph_cache"),
-        (torch._functorch.config, "enable_autograd_cache"),
-    ):
-        config._config[name].env_value_force = not only_inductor or config is torch._inductor.config
 
 
 def _frame() -> Any:

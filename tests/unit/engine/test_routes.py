@@ -327,6 +327,9 @@ class Reruns:
     def pass_by(self, graphs: Sequence[int]) -> None:
         self._passed_by = [*graphs]
 
+    def held_at(self, case: Case) -> None:
+        """No call can be held."""
+
     def fails_again(self, case: Case, *, caches: bool | str = False) -> bool | None:
         if caches == "inductor":
             return self._in_inductor

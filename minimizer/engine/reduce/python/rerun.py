@@ -30,10 +30,16 @@ OF_METADATA = re.compile(r"^The values for attribute '\w+' do not match", re.MUL
 
 
 class Rerun:
-    """Judges scripts. ``path``: the user's file, which gives candidates their ``__file__`` and their folder."""
+    """Judges scripts.
 
-    def __init__(self, executor: Executor, path: Path) -> None:
-        self._executor, self._path = executor, path
+    Args:
+        executor: the warm child.
+        path: the user's file, which gives candidates their ``__file__`` and their folder.
+        caches: whether the compiler's caches of graphs are left to the scripts; else they are off.
+    """
+
+    def __init__(self, executor: Executor, path: Path, *, caches: bool = False) -> None:
+        self._executor, self._path, self._caches = executor, path, caches
         self._slowest = 0.0
         self._states = states()
         self.target: Signature | None = None
@@ -102,7 +108,7 @@ class Rerun:
 
     def _request(self, text: str, *, compiled: bool, **fields: Any) -> dict[str, Any]:
         """A run from another random state than those before, unless ``fields`` names one: what a text does is due to the text."""
-        common = {"text": text, "script": str(self._path), "args": [], "compile": compiled}
+        common = {"text": text, "script": str(self._path), "args": [], "compile": compiled, "caches": self._caches}
         return {**common, "state": next(self._states), **fields}
 
     def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:

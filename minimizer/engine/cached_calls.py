@@ -1,0 +1,116 @@
+"""Writes scripts for a call that fails only because the compiler takes its code from a cache.
+
+Such a call is right in every run that compiles it, so no trial of its graph shows the failure. Two kinds of scripts may: one whose earlier
+calls differ in their numbers, since a key that lacks a number finds the code of another call; and one that makes the same call
+twice, since an artifact that was stored may not be what was compiled. Both need caches that begin empty.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+from minimizer.engine.call_sequence import check, imports, values_of
+from minimizer.engine.child.protocol import MadeCall
+from minimizer.engine.program import render
+from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.program.regions import Cutter, split
+
+OFF = "torch._inductor.config.fx_graph_cache = False\ntorch._functorch.config.enable_autograd_cache = False"
+TOLERANCE = "rtol=0.01, atol=0.01"
+"""What the code of another call computes is further away, and inputs that are drawn anew may lose more to rounding than the script's."""
+EARLIER = 2
+"""Calls with other numbers before the failing one: Dynamo takes a number for a constant at first, then for a variable."""
+STEP = 2
+"""The difference between the numbers of two of them."""
+
+
+def as_scripts(program: Program, call: MadeCall) -> Iterator[tuple[str, Program]]:
+    """The scripts that may show the failure of a call, each with the part of the graph that it calls; none where an input has no source text.
+
+    The smallest parts come first. Of a graph that has numbers, the parts are the operations that take one.
+    """
+    known = dict(zip((i.name for i in program.inputs), values_of(program.inputs, call), strict=True))
+    numbers = {name for name, value in known.items() if value is not None and _number(value) is not None}
+    nodes, cutter = program.nodes, Cutter(program)
+    parts = (
+        [(at, at + 1) for at in _first_of_each(nodes, numbers)]
+        if numbers
+        else [(r.start, r.stop) for r in split(nodes, 0, len(nodes))]
+    )
+    for part in [*(cutter.cut(*ends) for ends in parts), program]:
+        for text in _of_part(part, call, known):
+            yield text, part
+
+
+def _first_of_each(nodes: Sequence[Node], numbers: Set[str]) -> list[int]:
+    """The places of the nodes that take one of these inputs, the first of each operation."""
+    places = {node.target: at for at, node in reversed([*enumerate(nodes)]) if numbers & {*node.refs()}}
+    return sorted(places.values())
+
+
+def _of_part(part: Program, call: MadeCall, known: Mapping[str, str | None]) -> Iterator[str]:
+    values = [known[i.name] if i.name in known else _drawn(i, part) for i in part.inputs]
+    texts = [value for value in values if value is not None]
+    if len(texts) < len(values):
+        return
+    program = part.as_compiled().renamed()
+    backward = ".sum().backward()" if program.grad else ""
+    differing = [_other_numbers(texts, distance) for distance in range(EARLIER, 0, -1)]
+    if differing[0] != texts:
+        yield _script(program, call, texts, [_earlier(call, other, program, backward) for other in differing])
+    yield _script(program, call, texts, [_earlier(call, texts, program, backward), "torch._dynamo.reset()"])
+
+
+def _drawn(item: Input, program: Program) -> str | None:
+    """An expression for an intermediate value of the graph; None for what is no tensor of floating numbers."""
+    meta = item.meta
+    if meta is None or not meta.dtype.startswith(("torch.float", "torch.bfloat")):
+        return None
+    dtype = f", dtype={meta.dtype}" if meta.dtype != "torch.float32" else ""
+    device = f", device={meta.device!r}" if meta.device != "cpu" else ""
+    return f"torch.randn({meta.shape}{dtype}{device})" + (".requires_grad_()" if program.grad else "")
+
+
+def without_caches(text: str) -> str:
+    """The same script with the caches off. Where it still fails, they are not to blame."""
+    return text.replace("import torch\n", f"import torch\n{OFF}\n", 1)
+
+
+def _script(program: Program, call: MadeCall, values: list[str], earlier: list[str]) -> str:
+    options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
+    calls = "\n".join([*earlier, *check(program, call, ", ".join(values), values, TOLERANCE)])
+    body = [
+        *render.setup(program),
+        render.function(program, "f"),
+        f"compiled = torch.compile(f{options})",
+        calls,
+    ]
+    return render.behind("\n".join(imports("\n".join(body))), [*body, ""])
+
+
+def _earlier(call: MadeCall, values: list[str], program: Program, backward: str) -> str:
+    """An earlier call; with its backward, since AOTAutograd stores what it compiles once the backward is compiled too."""
+    made = f"compiled({', '.join(values)})"
+    if backward:
+        made += f"[{_with_gradient(program)}]{backward}" if len(program.outputs) > 1 else backward
+    return "\n".join([*call.statements, made])
+
+
+def _with_gradient(program: Program) -> int:
+    """The index of the first output that has a gradient."""
+    has = {node.name for node in program.nodes if node.meta is not None and node.meta.requires_grad}
+    return next((index for index, name in enumerate(program.outputs) if name in has), 0)
+
+
+def _other_numbers(values: list[str], distance: int) -> list[str]:
+    """The same values with every plain number moved."""
+    return [repr(number + STEP * distance) if (number := _number(value)) is not None else value for value in values]
+
+
+def _number(value: str) -> int | float | None:
+    try:
+        number = ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return None
+    return number if type(number) in (int, float) else None

@@ -1,0 +1,33 @@
+"""The caches in which the compiler keeps whole graphs. The environment of this process turns them off, with priority over every setting."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import torch._functorch.config
+import torch._inductor.config
+from torch._inductor.utils import fresh_cache
+from torch.utils._config_module import _UNSET_SENTINEL
+
+SETTINGS = (
+    (torch._inductor.config, "fx_graph_cache", "TORCHINDUCTOR_FX_GRAPH_CACHE"),
+    (torch._functorch.config, "enable_autograd_cache", "TORCHINDUCTOR_AUTOGRAD_CACHE"),
+)
+
+
+def turn_on(*, only_inductor: bool) -> None:
+    """Turn them on whatever the script sets, or only Inductor's."""
+    for config, name, _ in SETTINGS:
+        config._config[name].env_value_force = not only_inductor or config is torch._inductor.config
+
+
+@contextlib.contextmanager
+def left_to_script() -> Iterator[None]:
+    """Leave them to the defaults and to what the script sets, in this process and in its child processes; they begin empty."""
+    for config, name, variable in SETTINGS:
+        config._config[name].env_value_force = _UNSET_SENTINEL
+        os.environ.pop(variable, None)
+    with fresh_cache():
+        yield

@@ -1,0 +1,75 @@
+"""Scripts that fail only by what the compiler takes from a cache: their texts, and the part of a graph that they call."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from minimizer.engine.cached_calls import as_scripts, without_caches
+from minimizer.engine.child.protocol import MadeCall
+from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta, contiguous
+
+VALUE = TensorMeta((3, 2), "torch.float32", contiguous((3, 2)), requires_grad=True)
+GATE = Program(
+    inputs=(Input("l_x_", golden="l_x_", meta=VALUE), Input("l_limit_", golden="l_limit_")),
+    nodes=(
+        Node("scaled", "operator.mul", (Ref("l_x_"), 9), meta=VALUE),
+        Node("gated", ".clamp", (Ref("scaled"),), (("max", Ref("l_limit_")),), meta=VALUE, module="gate"),
+    ),
+    outputs=("gated",),
+    compile_kwargs=(("dynamic", "True"),),
+    grad=True,
+)
+CALL = MadeCall(values={"l_x_": "torch.ones(3, 2).requires_grad_()", "l_limit_": "2.5"})
+
+
+def test_the_operation_that_takes_a_number_is_called_with_other_numbers_before_that_one() -> None:
+    text, part = next(as_scripts(GATE, CALL))
+    assert [node.name for node in part.nodes] == ["gated"]
+    drawn = "torch.randn((3, 2)).requires_grad_()"
+    assert text.endswith(
+        f"""
+def f(x0, x1):
+    v0 = x0.clamp(max=x1)
+    return v0
+
+compiled = torch.compile(f, dynamic=True)
+compiled({drawn}, 6.5).sum().backward()
+compiled({drawn}, 4.5).sum().backward()
+def call(f):
+    torch.manual_seed(0)
+    return f({drawn}, 2.5)
+torch.testing.assert_close(call(compiled), call(f), rtol=0.01, atol=0.01)
+"""
+    )
+
+
+def test_the_whole_graph_comes_last_and_the_same_call_twice_after_other_numbers() -> None:
+    found = list(as_scripts(GATE, CALL))
+    assert [len(part.nodes) for _, part in found] == [1, 1, 2, 2]
+    resets = ["torch._dynamo.reset()" in text for text, _ in found]
+    assert resets == [False, True, False, True]
+    for text, _ in found:
+        ast.parse(text)
+
+
+def test_a_graph_without_numbers_makes_the_same_call_twice() -> None:
+    plain = Program(inputs=GATE.inputs[:1], nodes=GATE.nodes[:1], outputs=("scaled",))
+    texts = [text for text, _ in as_scripts(plain, CALL)]
+    assert texts and all(".reset()" in text and "backward" not in text for text in texts)
+
+
+@pytest.mark.parametrize("values", [{}, {"l_x_": "torch.ones(3, 2)"}])
+def test_no_script_of_a_graph_whose_inputs_have_no_source_text(values: dict[str, str]) -> None:
+    assert list(as_scripts(GATE, MadeCall(values=values))) == []
+
+
+def test_the_caches_are_off_in_the_script_that_must_pass() -> None:
+    text, _ = next(as_scripts(GATE, CALL))
+    lines = without_caches(text).splitlines()
+    assert lines[1:3] == [
+        "torch._inductor.config.fx_graph_cache = False",
+        "torch._functorch.config.enable_autograd_cache = False",
+    ]
