@@ -376,7 +376,10 @@ def test_the_cache_to_blame_is_named_before_other_ways_are_tried(
     monkeypatch.setattr(routes, "_by_graph_or_verdict", vanishing)
     end = routes.follow(case)
 
-    assert [what for what, _ in words(routes)] == ["graph 0, with the exact inputs of its call 1"]
+    assert [what for what, _ in words(routes)] == [
+        "graph 0, with the exact inputs of its call 1",
+        "its calls, taken from a cache",
+    ]
     assert isinstance(end, Settled)
     assert end.cache == Cache(name, stage, case.message)
     assert name in end.summary and "expected -1.48, got -2.18" in end.summary
