@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 
 from minimizer.engine.reduce.python import Source
 from minimizer.engine.reduce.python.seeds import depends_on_state, setters, with_seed
 
 IMPORTS = (ast.Import, ast.ImportFrom)
+DECLARATIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 RUN, EXPECTED, ACTUAL = "run", "expected", "actual"
 """Names in a repro that runs its script twice."""
 CHECK = f'assert {ACTUAL} == {EXPECTED}, f"expected {{{EXPECTED}}}, actual {{{ACTUAL}}}"\n'
@@ -23,23 +25,35 @@ def reseeded(text: str) -> str:
     return ast.unparse(tree) + "\n"
 
 
-def run_twice(text: str, expression: str) -> str | None:
-    """The script as a function that returns an expression, called without the compiler and with it; None if it cannot be one.
+def run_twice(text: str, expression: str) -> Iterator[str]:
+    """The script as a function that returns an expression, called without the compiler and with it; nothing if it cannot be one.
 
-    It draws the same numbers both times: where it sets no seed, it is given one.
+    It draws the same numbers both times: where it sets no seed, it is given one. Its classes and functions stay outside of it in the first
+    form, where they can: Dynamo may trace those of a function in another way.
     """
     source = Source.parse(text)
     tree = ast.parse((with_seed(source) if depends_on_state(source.tree) else source).text)
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    if names & {RUN, EXPECTED, ACTUAL} or any(isinstance(node, ast.Global) for node in ast.walk(tree)):
-        return None
+    if _names(tree) & {RUN, EXPECTED, ACTUAL} or any(isinstance(node, ast.Global) for node in ast.walk(tree)):
+        return
     imports = [statement for statement in tree.body if isinstance(statement, IMPORTS)]
     if not any(alias.name == "torch" and not alias.asname for one in imports for alias in one.names):
-        return None
-    body = [statement for statement in tree.body if not isinstance(statement, IMPORTS)]
-    body.append(ast.Return(ast.parse(expression, mode="eval").body))
-    calls = f"with torch.compiler.set_stance('force_eager'):\n    {EXPECTED} = {RUN}()\n{ACTUAL} = {RUN}()\n"
-    run = ast.parse(f"def {RUN}():\n    pass").body[0]
+        return
+    declared = [statement for statement in tree.body if isinstance(statement, DECLARATIONS)]
+    doing = [statement for statement in tree.body if not isinstance(statement, (*IMPORTS, *DECLARATIONS))]
+    if declared and not _names(*declared) & _names(*doing, bound=True):
+        yield _twice([*imports, *declared], doing, expression)
+    yield _twice(imports, [statement for statement in tree.body if not isinstance(statement, IMPORTS)], expression)
+
+
+def _names(*nodes: ast.AST, bound: bool = False) -> set[str]:
+    """The names in some code, or only those that it binds."""
+    names = (node for one in nodes for node in ast.walk(one) if isinstance(node, ast.Name))
+    return {node.id for node in names if not bound or isinstance(node.ctx, ast.Store)}
+
+
+def _twice(before: Sequence[ast.stmt], body: Sequence[ast.stmt], expression: str) -> str:
+    run = ast.parse(f"def {RUN}():\n    return {expression}").body[0]
     assert isinstance(run, ast.FunctionDef)
-    run.body = body
-    return ast.unparse(ast.fix_missing_locations(ast.Module([*imports, run, *ast.parse(calls).body], []))) + "\n"
+    run.body = [*body, *run.body]
+    calls = f"with torch.compiler.set_stance('force_eager'):\n    {EXPECTED} = {RUN}()\n{ACTUAL} = {RUN}()\n"
+    return ast.unparse(ast.fix_missing_locations(ast.Module([*before, run, *ast.parse(calls).body], []))) + "\n"

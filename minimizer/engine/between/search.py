@@ -269,8 +269,7 @@ class BetweenGraphs:
                 else:
                     unsteady.append((said, claim))
         for said, claim in unsteady[:MOST_CALLS]:
-            twice = run_twice(said, claim.expression)
-            if twice is not None:
+            for twice in run_twice(said, claim.expression):
                 yield f"{_guarded(twice)}{CHECK}"
         for shown in drawn:
             yield from (asserted(shown, claim) for claim in claims(self._end(shown, oracle)))

@@ -15,7 +15,8 @@ def test_other_numbers_are_drawn_by_other_seeds() -> None:
 
 
 def test_a_script_runs_twice_from_one_seed() -> None:
-    assert run_twice(TEXT, "out.tolist()") == (
+    (text,) = run_twice(TEXT, "out.tolist()")
+    assert text == (
         "import torch\n\n"
         "def run():\n"
         "    torch.manual_seed(0)\n"
@@ -29,6 +30,13 @@ def test_a_script_runs_twice_from_one_seed() -> None:
     assert CHECK.startswith("assert actual == expected, ")
 
 
+@pytest.mark.parametrize(("reads", "is_apart"), [("x", True), ("scale", False)])
+def test_functions_stay_outside_unless_they_read_what_the_script_binds(reads: str, *, is_apart: bool) -> None:
+    defined = f"@torch.compile\ndef f(x):\n    return x * {reads}"
+    first, *rest = run_twice(f"import torch\n{defined}\nscale = 2\nout = f(torch.rand(2))\n", "out.tolist()")
+    assert (defined in first, len(rest)) == (is_apart, int(is_apart))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -38,4 +46,4 @@ def test_a_script_runs_twice_from_one_seed() -> None:
     ],
 )
 def test_what_would_mean_something_else_in_a_function_is_left_alone(text: str) -> None:
-    assert run_twice(text, "out") is None
+    assert list(run_twice(text, "out")) == []
