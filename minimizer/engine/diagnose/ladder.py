@@ -76,9 +76,7 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
         measured = measuring.result()
     outcomes.append(measured.outcome)
     kinds = {accepted.kind for accepted in oracle.accepts}
-    healthy = (
-        Ending.EAGER_ERROR if Kind.MISSING_ERROR in kinds else Ending.SAME
-    )  # a missing error: both sides raise when healthy
+    healthy = _healthy(kinds, outcomes[0])
     shown = [
         rung(name, PASSES if outcome.ending is healthy else outcome.ending, outcome, kinds)
         for (name, _), outcome in zip(ladder, outcomes, strict=True)
@@ -89,6 +87,15 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
 def _under(program: Program, backend: str) -> Program:
     kwargs = tuple((key, value) for key, value in program.compile_kwargs if key not in ("backend", "options", "mode"))
     return replace(program, compile_kwargs=(*kwargs, ("backend", repr(backend))))
+
+
+def _healthy(kinds: Collection[Kind], lowest: Outcome) -> Ending:
+    """The ending of a program that is compiled as it should be.
+
+    Where an error is missing, both sides raise then; so they do where the process dies in the place of eager's error.
+    """
+    dies_instead = Kind.CRASH in kinds and lowest.ending is Ending.EAGER_ERROR
+    return Ending.EAGER_ERROR if Kind.MISSING_ERROR in kinds or dies_instead else Ending.SAME
 
 
 def _fails(outcome: Outcome, healthy: Ending) -> bool | None:

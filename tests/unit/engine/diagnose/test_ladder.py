@@ -132,6 +132,12 @@ def test_the_stage_is_the_first_rung_that_fails_where_the_one_below_passes(
     assert climb(PROGRAM, cast(Oracle, Rungs(ends)))[0] is stage
 
 
+def test_a_rung_that_raises_what_eager_raises_passes_where_the_process_dies_instead() -> None:
+    raises, dies = Outcome(ending=Ending.EAGER_ERROR), Outcome(ending=Ending.CRASH, signal=6, phase="compiled")
+    stage, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((raises, raises, raises, dies), Kind.CRASH)))
+    assert (stage, [one.outcome for one in ladder[:3]]) == (Stage.INDUCTOR, ["passes"] * 3)
+
+
 def test_a_rung_that_raises_what_eager_raises_passes_where_an_error_is_missing() -> None:
     raises, missing = Outcome(ending=Ending.EAGER_ERROR), Outcome(ending=Ending.MISSING_ERROR, phase="compiled")
     oracle = Rungs((raises, raises, raises, missing), Kind.MISSING_ERROR)
