@@ -303,13 +303,32 @@ def _evidence(text: str) -> str:
 
 
 def ways_to_show(text: str) -> Iterator[str]:
-    """The script with what a call of its last statement returns under a name, where it has none, and as it is."""
-    for number in range(len(_last_calls(ast.parse(text)))):
-        named = ast.parse(text)
+    """The script with what a call of its last statement returns under a name, where it has none, and as it is.
+
+    A function of the script's own that the last statement calls may itself end with a call: then that is what it returns.
+    """
+    returning = _returning(text)
+    for number in range(len(_last_calls(ast.parse(returning)))):
+        named = ast.parse(returning)
         body, call = _last_calls(named)[number]
         body[-1] = ast.Assign(targets=[ast.Name(id=OUT, ctx=ast.Store())], value=call)
         yield ast.unparse(ast.fix_missing_locations(named)) + "\n"
     yield ast.unparse(ast.parse(text)) + "\n"
+
+
+def _returning(text: str) -> str:
+    """The script with what is called last in the functions of its last statement returned by them, where they return nothing."""
+    tree = ast.parse(text)
+    called = {call.func.id for _, call in _last_calls(tree) if isinstance(call.func, ast.Name)}
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef) or node.name not in called:
+            continue
+        last, returns = node.body[-1], (ast.Return, ast.Yield, ast.YieldFrom)
+        if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
+            continue
+        if not any(isinstance(inner, returns) for inner in ast.walk(node)):
+            node.body[-1] = ast.Return(value=last.value)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def _last_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], ast.Call]]:

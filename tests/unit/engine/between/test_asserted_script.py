@@ -37,6 +37,8 @@ def test_the_second_function_of_a_name_keeps_its_place() -> None:
         ("for v in f(x):\n    pass\n", ["out = f(x)\n"]),
         ("for i in (1, 2):\n    f(i)\n", ["for i in (1, 2):\n    out = f(i)\n"]),
         ("y = f(x)\n", []),
+        ("def f(x):\n    g(x)\nf(1)\n", ["def f(x):\n    return g(x)\nout = f(1)\n"]),
+        ("def f(x):\n    yield\n    g(x)\nf(1)\n", ["def f(x):\n    yield\n    g(x)\nout = f(1)\n"]),
     ],
 )
 def test_what_a_last_call_returns_is_given_a_name(text: str, ways: list[str]) -> None:
