@@ -89,11 +89,9 @@ class Routes:
     def follow(self, found: Case | ScriptCase) -> Made | Settled:
         """The first repro that a route leads to; else the verdict."""
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
-        if self._stale is not None and isinstance(
-            found, Case
-        ):  # runs of a smaller script have no caches: none would fail
-            made = self._tried("its calls, taken from a cache", partial(self._by_caches, found, self._stale))
-            return made or self._stale
+        if self._stale is not None and isinstance(found, Case):
+            # Runs of a smaller script have no caches: none would fail.
+            return self._with_caches(found, self._stale)
         is_open = isinstance(end, Settled) and end.status is not Status.HEALTHY
         is_steady = isinstance(end, Settled) and end.reason is not Reason.NONDETERMINISTIC
         if not isinstance(end, Settled) or not (is_open and is_steady and self._is_one_process):
@@ -101,6 +99,15 @@ class Routes:
         otherwise = end
         made = self._tried("the script at the Python level", lambda: self._by_script(otherwise))
         return made or (self._needs_caches(found) if isinstance(found, Case) else None) or otherwise
+
+    def _with_caches(self, case: Case, stale: Settled) -> Made | Settled:
+        """The repro of a failure that needs the compiler's caches; else its verdict, which says more than that the time is over."""
+        try:
+            return self._tried("its calls, taken from a cache", partial(self._by_caches, case, stale)) or stale
+        except BudgetExceeded as error:
+            if not error.is_time:
+                raise
+            return stale
 
     @property
     def _is_one_process(self) -> bool:

@@ -385,6 +385,19 @@ def test_the_cache_to_blame_is_named_before_other_ways_are_tried(
     assert name in end.summary and "expected -1.48, got -2.18" in end.summary
 
 
+def test_the_cache_is_named_where_the_time_ends_before_there_is_a_repro(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def over(case: Case, stale: Settled) -> None:
+        raise BudgetExceeded("over")
+
+    routes.triage = cast(Any, Reruns(False, True))
+    monkeypatch.setattr(routes, "_by_graph_or_verdict", lambda case: routes._needs_caches(case))
+    monkeypatch.setattr(routes, "_by_caches", over)
+    end = routes.follow(replace(failing(0, 0), is_cached=True))
+    assert isinstance(end, Settled) and end.cache is not None
+
+
 @pytest.mark.parametrize(
     ("exact", "left_out"),
     [
