@@ -12,7 +12,7 @@ from children import script
 from minimizer.engine.between import difference
 from minimizer.engine.between.answer import BY_LIBRARY, Answer
 from minimizer.engine.between.exact_runs import ExactRuns
-from minimizer.engine.between.script_runs import ALL
+from minimizer.engine.between.script_runs import ALL, Children, Conditions, ScriptRuns
 from minimizer.engine.child.executor import Executor
 
 LOST = """
@@ -459,8 +459,9 @@ WEAK = """
 
 
 def test_what_weak_references_find_at_the_end_is_the_same(child: Executor, home: Path) -> None:
-    runs = ExactRuns(child, script(home, textwrap.dedent(WEAK)), timeout=120)
-    eager, compiled = (outcome.exact for outcome in runs._ask([{"eager": ALL}, {}], textwrap.dedent(WEAK)))
+    text = textwrap.dedent(WEAK)
+    runs = ScriptRuns(Children(child, script(home, text), timeout=120), text, Conditions())
+    eager, compiled = runs.logs({"eager": ALL}, {})
     assert eager is not None and compiled is not None
     assert difference.compared(eager, compiled) == difference.Comparison()
     *_, (_, end) = compiled.states()
@@ -468,8 +469,9 @@ def test_what_weak_references_find_at_the_end_is_the_same(child: Executor, home:
 
 
 def test_a_line_that_is_printed_is_seen_at_the_end(child: Executor, home: Path) -> None:
-    runs = ExactRuns(child, script(home, textwrap.dedent(PRINTED)), timeout=120)
-    eager, compiled = (outcome.exact for outcome in runs._ask([{"eager": ALL}, {}], textwrap.dedent(PRINTED)))
+    text = textwrap.dedent(PRINTED)
+    runs = ScriptRuns(Children(child, script(home, text), timeout=120), text, Conditions())
+    eager, compiled = runs.logs({"eager": ALL}, {})
     assert eager is not None and compiled is not None
     seen = difference.compared(eager, compiled).difference
     assert seen is not None and seen.look.event == "end"
