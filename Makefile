@@ -20,7 +20,7 @@ demo: $(INSTALLED) ## Start the service, reduce an example model over REST, run 
 serve: $(INSTALLED) ## Start the service and leave it running; the page to open is printed
 	@$(BIN)/minimizer serve
 
-test: lint ## Lint and run the everyday tests (about 10 minutes on 2 cores)
+test: lint ## Lint and run the everyday tests (about 15 minutes on 2 cores)
 	@VENV=$(VENV) tests/prepare.sh
 	@# Four processes, since many tests wait for others; in the order of the folders, since the slow files come first in it.
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=10 -m "not quality"
