@@ -26,6 +26,7 @@ from minimizer.engine.draft import Result
 from minimizer.engine.from_outcomes import source_of, tell_mechanism
 from minimizer.engine.graph_search import Repeat, Search
 from minimizer.engine.journal import Journal
+from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.reserve import BLAME_SHARE, to_verify
@@ -89,9 +90,10 @@ class Routes:
     def follow(self, found: Case | ScriptCase) -> Made | Settled:
         """The first repro that a route leads to; else the verdict."""
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
-        if self._stale is not None and isinstance(found, Case):
+        stale = self._stale
+        if stale is not None and stale.cache is not None and isinstance(found, Case):
             # Runs of a smaller script have no caches: none would fail.
-            return self._with_caches(found, self._stale)
+            return self._with_caches(found, stale, stale.cache)
         is_open = isinstance(end, Settled) and end.status is not Status.HEALTHY
         is_steady = isinstance(end, Settled) and end.reason is not Reason.NONDETERMINISTIC
         if not isinstance(end, Settled) or not (is_open and is_steady and self._is_one_process):
@@ -100,10 +102,10 @@ class Routes:
         made = self._tried("the script at the Python level", lambda: self._by_script(otherwise))
         return made or (self._needs_caches(found) if isinstance(found, Case) else None) or otherwise
 
-    def _with_caches(self, case: Case, stale: Settled) -> Made | Settled:
+    def _with_caches(self, case: Case, stale: Settled, cache: Cache) -> Made | Settled:
         """The repro of a failure that needs the compiler's caches; else its verdict, which says more than that the time is over."""
         try:
-            return self._tried("its calls, taken from a cache", partial(self._by_caches, case, stale)) or stale
+            return self._tried("its calls, taken from a cache", partial(self._by_caches, case, cache)) or stale
         except BudgetExceeded as error:
             if not error.is_time:
                 raise
@@ -202,60 +204,49 @@ class Routes:
     def _by_sequence(self, case: Case) -> Made | None:
         """A repro made of the calls of the graph that led to the failing one."""
         with suppress(ChildFailed):
-            held = self.triage.held_at(case)
-            return self._by_calls(case, held) if held is not None else None
+            text = self._from_held(case, lambda held: call_sequence.as_script(held.program, held.survey.calls()))
+            return self._by_calls(case, self._of_part(case, text, case.program)) if text is not None else None
         return None
 
-    def _by_calls(self, case: Case, held: Case) -> Made | None:
-        try:
-            text = call_sequence.as_script(held.program, held.survey.calls())
-        except ChildFailed:  # an input that has no source text
-            text = None
-        finally:
-            held.survey.close()
-        if text is None:
+    def _by_caches(self, case: Case, cache: Cache) -> Made | None:
+        """A repro made of calls that share a cache, of which the last is the failing one."""
+        if not self._is_one_process:
             return None
-        nodes = [node for node in case.program.nodes if node.counts]
-        made = MadeScript(
-            text,
-            self._original(case),
-            module=next((node.module for node in nodes if node.module), ""),
-            source=source_of(nodes[::-1]),
+        scripts = self._from_held(
+            case, lambda held: list(cached_calls.as_scripts(held.program, held.survey.calls()[-1]))
         )
-        level = self._python_level(made)
+        judge = Rerun(self.executor, self.script, caches=True)
+        for text, part in scripts or ():
+            script = self._of_part(case, text, part)
+            script = replace(script, cured=cached_calls.without_caches, what="", stage=cache.stage)
+            made = self._by_calls(case, script, judge)
+            if made is not None and self.report.failure is not None:
+                self.report.failure.mechanism, self.report.failure.object = "stale_cache", cache.name
+                return made
+        return None
+
+    def _from_held(self, case: Case, write: Callable[[Case], T]) -> T | None:
+        """What is written of a failing call that is held again; None where it cannot be held, or an input has no source text."""
+        with suppress(ChildFailed):
+            held = self.triage.held_at(case)
+            if held is not None:
+                try:
+                    return write(held)
+                finally:
+                    held.survey.close()
+        return None
+
+    def _of_part(self, case: Case, text: str, part: Program) -> MadeScript:
+        """A script that makes calls of a part of a graph."""
+        nodes = [node for node in part.nodes if node.counts]
+        module = next((node.module for node in nodes if node.module), "")
+        return MadeScript(text, self._original(case), module, source_of(nodes[::-1]))
+
+    def _by_calls(self, case: Case, script: MadeScript, judge: Rerun | None = None) -> Made | None:
+        """The repro of a script that was made of calls; None if it does not show the failure."""
+        level = self._python_level(script, judge)
         repro = level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind))
         return Made(Result(repro), level.patient) if repro is not None else None
-
-    def _by_caches(self, case: Case, stale: Settled) -> Made | None:
-        """A repro made of calls that share a cache, of which the last is the failing one."""
-        held = None
-        with suppress(BudgetExceeded, ChildFailed):
-            held = self.triage.held_at(case) if self._is_one_process else None
-        if held is None or stale.cache is None:
-            return None
-        try:
-            texts = list(cached_calls.as_scripts(held.program, held.survey.calls()[-1]))
-        except ChildFailed:  # an input that has no source text
-            texts = []
-        finally:
-            held.survey.close()
-        for text, part in texts:
-            nodes = [node for node in part.nodes if node.counts]
-            made = MadeScript(
-                text,
-                self._original(case),
-                module=next((node.module for node in nodes if node.module), ""),
-                source=source_of(nodes[::-1]),
-                cured=cached_calls.without_caches,
-                what="",
-                stage=stale.cache.stage,
-            )
-            level = self._python_level(made, Rerun(self.executor, self.script, caches=True))
-            repro = level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind))
-            if repro is not None and self.report.failure is not None:
-                self.report.failure.mechanism, self.report.failure.object = "stale_cache", stale.cache.name
-                return Made(Result(repro), level.patient)
-        return None
 
     def _other_graph(self, passed_by: list[int]) -> Case | None:
         """The next failing call of the script, of a graph that was not tried yet."""

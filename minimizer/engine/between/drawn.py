@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from minimizer.engine.reduce.python import Source
 from minimizer.engine.reduce.python.seeds import depends_on_state, setters, with_seed
+from minimizer.engine.user_script.syntax import DEFINITIONS
 
 IMPORTS = (ast.Import, ast.ImportFrom)
-DECLARATIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 RUN, EXPECTED, ACTUAL = "run", "expected", "actual"
 """Names in a repro that runs its script twice."""
 CHECK = f'assert {ACTUAL} == {EXPECTED}, f"expected {{{EXPECTED}}}, actual {{{ACTUAL}}}"\n'
@@ -38,8 +38,8 @@ def run_twice(text: str, expression: str) -> Iterator[str]:
     imports = [statement for statement in tree.body if isinstance(statement, IMPORTS)]
     if not any(alias.name == "torch" and not alias.asname for one in imports for alias in one.names):
         return
-    declared = [statement for statement in tree.body if isinstance(statement, DECLARATIONS)]
-    doing = [statement for statement in tree.body if not isinstance(statement, (*IMPORTS, *DECLARATIONS))]
+    declared = [statement for statement in tree.body if isinstance(statement, DEFINITIONS)]
+    doing = [statement for statement in tree.body if not isinstance(statement, (*IMPORTS, *DEFINITIONS))]
     if declared and not _names(*declared) & _names(*doing, bound=True):
         yield _twice([*imports, *declared], doing, expression)
     yield _twice(imports, [statement for statement in tree.body if not isinstance(statement, IMPORTS)], expression)

@@ -98,7 +98,8 @@ class ExactRuns:
                 if outcome is compiled and eager.exact is not None and not failed_check(compiled):
                     found = _before_it_ended(confirming, plan, eager.exact, compiled.exact)
                     if found is not None:
-                        return self._answer(confirming, found, broken, found.compiled)
+                        noise, log = confirming.excused, found.compiled
+                        return answer_of(found, broken=broken, noise=noise, compiled=log, runs=self.runs)
                 why = self._broken(eager, compiled) or f"a run of the script ended early ({outcome.ending})"
                 check = failed_check(outcome) if eager.ending is Ending.SAME else ""
                 return replace(unanswered(why, runs=self.runs), failed_check=check)
@@ -113,11 +114,7 @@ class ExactRuns:
             if seen.difference is not None
             else confirming.ended(seen)
         )
-        return self._answer(confirming, end, broken, compiled.exact)
-
-    def _answer(self, confirming: Confirming, end: Found | str, broken: str, compiled: ExactLog) -> Answer:
-        """The answer of runs that were compared. ``broken``: why they were made again, without looking at what the script holds."""
-        return answer_of(end, broken=broken, noise=confirming.excused, compiled=compiled, runs=self.runs)
+        return answer_of(end, broken=broken, noise=confirming.excused, compiled=compiled.exact, runs=self.runs)
 
     def _place(self, look: Look) -> str:
         """A moment of the script, in words."""

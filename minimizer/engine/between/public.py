@@ -6,12 +6,11 @@ import ast
 
 from minimizer.engine.reduce.python.entries import ENTRY, is_method
 from minimizer.engine.reduce.python.shorter import INDENT, WIDTH
-from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.user_script.syntax import DEFINITIONS, full_name, imported
 
 CHOICES = ("backend", "mode", "options")
 NAMES = ("f", "compiled")
 """Names for the result of an entry to which the script gives none."""
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def on_eager(text: str) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ruff import find_ruff_bin  # type: ignore[import-untyped]
 
 from minimizer.engine.user_script.statements import script_lines, text_of
+from minimizer.engine.user_script.syntax import DEFINITIONS
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 """Configuration modules that are reachable after ``import torch``."""
@@ -28,7 +29,6 @@ LINE = 88
 """The default line length of ``ruff format``."""
 INDENT = 4
 """Columns by which lines outside of definitions are indented, since they go inside ``try``."""
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 KNOWN_IMPORTS = {"F": "import torch.nn.functional as F", "Path": "from pathlib import Path", "torch": "import torch"}
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER,

@@ -6,6 +6,8 @@ import ast
 import sys
 from collections.abc import Mapping
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+"""What binds a name to a function or a class."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 """What makes a function."""
 

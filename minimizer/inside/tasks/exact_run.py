@@ -152,7 +152,7 @@ def exact_run(message: Message, channel: Channel) -> None:
     _let_explain(boundaries)
     attempts = Attempts(lambda: None)
     channel.send(Phase(phase="exact"))
-    error = what_ends(request.script, request.args, request.text, lambda: moved.begin() if moved is not None else None)
+    error = what_ends(request.script, request.args, request.text, moved.begin if moved is not None else lambda: None)
     if error is None:
         if moved is not None:
             moved.release()

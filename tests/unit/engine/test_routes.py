@@ -388,7 +388,7 @@ def test_the_cache_to_blame_is_named_before_other_ways_are_tried(
 def test_the_cache_is_named_where_the_time_ends_before_there_is_a_repro(
     routes: Routes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def over(case: Case, stale: Settled) -> None:
+    def over(case: Case, cache: Cache) -> None:
         raise BudgetExceeded("over")
 
     routes.triage = cast(Any, Reruns(False, True))
