@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 from chromium import chromium
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 from servers import free_port
 from sqlalchemy import create_engine, text
 
@@ -29,6 +29,9 @@ serve(Settings(), lambda url: print(url, flush=True))
 """
 SCREENSHOTS = ROOT / "build" / "screenshots"
 """What the pages looked like, for people; whatever runs the tests may keep it."""
+PATIENCE = 30_000
+"""Milliseconds for what a page is to show: four test processes may share two cores, and the API explorer alone draws a thousand elements."""
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +101,7 @@ def store(server: tuple[str, str]) -> Iterator[Store]:
 def context(browser: Browser, address: str) -> Iterator[BrowserContext]:
     context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900}, accept_downloads=True)
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE)
     yield context
     context.close()
 
