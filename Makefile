@@ -32,6 +32,8 @@ lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/mypy examples/demo.py
 	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/*.py
 	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/chaos/*.py
+	$(BIN)/mypy --config-file tests/mypy.ini tests
+	$(BIN)/mypy --config-file tests/oldest_python.ini --cache-dir .mypy_cache/oldest -p minimizer.inside
 	$(BIN)/lint-imports
 
 quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes; WHOLE_CORPUS=1: all, hours)

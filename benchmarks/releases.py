@@ -1,7 +1,8 @@
-"""Every release of torch that is supported, as people install it: README's install, doctor and five scripts, in docs/benchmarks.md.
+"""Every release of torch that is supported, as people install it: README's install, doctor, five scripts and the corpus, in docs/benchmarks.md.
 
     python benchmarks/releases.py                                    # everything; hours, and 6 GB at a time with --delete
     python benchmarks/releases.py --torch 2.14.1 --build ordinary    # some of the rows; the page is left alone
+    python benchmarks/releases.py --torch 2.14.1 --build ordinary --ask install corpus    # hours, two scripts at a time
     python benchmarks/releases.py --table                            # runs nothing, writes the table from what is known
 
 The ordinary build is what pip gives others: it runs without what this machine's settings of pip add to the package index. The CPU build
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +44,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Script:
-    """A script, and what the report about it must say: the exit status, and fields of the failure."""
+    """A script, and what the report about it must say: the exit status, fields of the failure, and an operator of the first culprit."""
 
     path: Path
     exit: int
-    failure: Mapping[str, str]
+    failure: Mapping[str, object]
+    op: str = ""
+    arguments: Sequence[str] = ()
 
 
 SCRIPTS = {
@@ -54,9 +58,15 @@ SCRIPTS = {
     "gradient": Script(CORPUS / "corpus" / "gelu_backward_decomposition.py", 0, {"kind": "wrong_gradient", "stage": "decomposition"}),
     "between": Script(CORPUS / "between" / "flag_from_environment.py", 0, {"mechanism": "stale_guard", "stage": "dynamo"}),
     "healthy": Script(CORPUS / "healthy" / "gru_cell.py", 3, {}),
-    "transformers": Script(ROOT / "benchmarks" / "on_releases" / "llama.py", 3, {}),
+    # All values are equal. The cache of keys begins as an empty tensor of one dimension: `torch.cat` of that and a transposed tensor is contiguous
+    # in eager, and keeps the strides of the one that is left where it is decomposed.
+    "transformers": Script(ROOT / "benchmarks" / "on_releases" / "llama.py", 0, {"kind": "wrong_metadata", "layout_only": True}),
 }  # fmt: skip
 ASKED = ("install", "doctor", *SCRIPTS)
+TRUTH: dict[str, dict[str, Any]] = json.loads((CORPUS / "truth.json").read_text())
+OF_CORPUS = "corpus/"
+"""Before the name of a script of the corpus, each of which is a question of its own."""
+AT_A_TIME = 2
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,7 @@ def main() -> int:
     known = {key(row): row for row in read_rows(arguments.results)}
     is_whole = (arguments.torch, arguments.build, arguments.ask) == (TORCHES, BUILDS, ASKED)
     for cell in [] if arguments.table else cells:
-        missing = [what for what in arguments.ask if arguments.fresh or (*cell.key, what) not in known]
+        missing = [what for what in asked(arguments.ask) if arguments.fresh or (*cell.key, what) not in known]
         for row in rows_of(cell, missing, arguments):
             known[key(row)] = row
             arguments.results.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +112,7 @@ def main() -> int:
     if arguments.table or is_whole:
         write(PAGE, list(known.values()))
     wanted = {cell.key for cell in cells}
-    mine = [row for row in known.values() if key(row)[:3] in wanted and row["what"] in arguments.ask]
+    mine = [row for row in known.values() if key(row)[:3] in wanted and row["what"] in asked(arguments.ask)]
     print(table(mine))
     return int(not all(row["right"] for row in mine))
 
@@ -111,7 +121,13 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", nargs="+", default=TORCHES, metavar="VERSION", help="these releases only")
     parser.add_argument("--build", nargs="+", default=BUILDS, choices=BUILDS, help="these builds only")
-    parser.add_argument("--ask", nargs="+", default=ASKED, choices=ASKED, help="these questions only")
+    parser.add_argument(
+        "--ask",
+        nargs="+",
+        default=ASKED,
+        choices=(*ASKED, "corpus"),
+        help="these questions only (default: all but the corpus)",
+    )
     parser.add_argument(
         "--python", nargs="+", default=PYTHONS, dest="pythons", metavar="PYTHON",
         help="interpreters, the one for all releases first; the newest release is asked on each (default: python3, then python3.11 and later)",
@@ -158,9 +174,11 @@ def rows_of(cell: Cell, missing: Sequence[str], arguments: argparse.Namespace) -
         if "install" in missing or not installed["right"]:
             yield installed
         if installed["right"]:
-            yield from (
-                ask(cell, what, folder) | {"installed": installed["installed"]} for what in missing if what != "install"
-            )
+            questions = [what for what in missing if what != "install"]
+            with ThreadPoolExecutor(AT_A_TIME if all(map(is_of_corpus, questions)) else 1) as pool:
+                answers = [pool.submit(ask, cell, what, folder) for what in questions]
+                for answer in as_completed(answers):
+                    yield answer.result() | {"installed": installed["installed"]}
         if arguments.delete and cell.torch not in arguments.keep:
             shutil.rmtree(folder)
 
@@ -227,12 +245,45 @@ def ask(cell: Cell, what: str, folder: Path) -> Row:
         done, seconds = run(pip, INSTALL_SECONDS, cell.environ())
         if done.returncode != 0:
             return row_of(cell, what, False, seconds, last_line(done.stdout))
-    script, out = SCRIPTS[what], folder / "out" / what
+    script, out = of_corpus(what, cell) if is_of_corpus(what) else SCRIPTS[what], folder / "out" / what
     shutil.rmtree(out, ignore_errors=True)
     command = [minimizer, "run", str(script.path), "--out", str(out), "--budget", str(BUDGET)]
-    done, seconds = run([*command, "--no-witness", "--no-diagnosis"], JOB_SECONDS)
+    done, seconds = run([*command, "--no-witness", "--no-diagnosis", *script.arguments], JOB_SECONDS)
     trouble = why_wrong(script, done, out / "report.json")
     return row_of(cell, what, not trouble, seconds, trouble)
+
+
+def asked(questions: Sequence[str]) -> list[str]:
+    """The questions one by one."""
+    one_by_one = [what for what in questions if what != "corpus"]
+    return one_by_one + [OF_CORPUS + name for name in sorted(TRUTH) if "corpus" in questions]
+
+
+def is_of_corpus(what: str) -> bool:
+    return what.startswith(OF_CORPUS)
+
+
+def is_fixed(truth: Mapping[str, Any], torch: str) -> bool:
+    """Whether PyTorch has mended a fault of the corpus in this release."""
+    return "fixed_in" in truth and numbers(torch) >= numbers(truth["fixed_in"])
+
+
+def numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def of_corpus(what: str, cell: Cell) -> Script:
+    """A script of the corpus; one whose fault this release has mended is healthy there."""
+    name = what.removeprefix(OF_CORPUS)
+    truth = TRUTH[name]
+    arguments = truth.get("arguments", ())
+    path = CORPUS / "corpus" / f"{name}.py"
+    if is_fixed(truth, cell.torch):
+        return Script(path, 3, {}, arguments=arguments)
+    told: dict[str, object] = {
+        name: truth[name] for name in ("kind", "stage", "mechanism", "layout_only") if name in truth
+    }
+    return Script(path, truth["exit"], told if truth["exit"] == 0 else {}, truth.get("op", ""), arguments)
 
 
 def why_wrong(script: Script, done: subprocess.CompletedProcess[str], file: Path) -> str:
@@ -241,8 +292,11 @@ def why_wrong(script: Script, done: subprocess.CompletedProcess[str], file: Path
         report = json.loads(file.read_text())
     except (OSError, ValueError):
         return f"exit {done.returncode}: {last_line(done.stdout)}"
-    failure = report["failure"] or {}
-    if done.returncode == script.exit and all(failure.get(name) == value for name, value in script.failure.items()):
+    failure, culprits = report["failure"] or {}, report["culprits"]
+    is_right = done.returncode == script.exit and all(
+        failure.get(name) == value for name, value in script.failure.items()
+    )
+    if is_right and (not script.op or (culprits and script.op in culprits[0]["ops"])):
         return ""
     return f"exit {done.returncode}: {report['summary'][:300]}"
 
@@ -288,14 +342,15 @@ def table(rows: Sequence[Row]) -> str:
     there = {
         name: answers for name, answers in cells.items() if not any(answer.get("absent") for answer in answers.values())
     }
-    lines = [f"| torch | build | Python | GB | {' | '.join(ASKED)} |", "|---|---|---|---:|" + "---|" * len(ASKED)]
+    columns = [*ASKED, "corpus"]
+    lines = [f"| torch | build | Python | GB | {' | '.join(columns)} |", "|---|---|---|---:|" + "---|" * len(columns)]
     for (torch, build, python), answers in sorted(there.items(), key=lambda item: by_version(item[0])):
         version = next((answer["installed"] for answer in answers.values() if answer.get("installed")), torch)
         size = answers.get("install", {}).get("bytes")
         lines.append(
             f"| {version} | {build} | {python} | {f'{size / 1e9:.1f}' if size else '-'} | "
             + " | ".join(word(answers[what]) if what in answers else "not asked" for what in ASKED)
-            + " |"
+            + f" | {share([answer for what, answer in answers.items() if is_of_corpus(what)])} |"
         )
     absent = [f"{torch} on {python}" for torch, _, python in sorted(set(cells) - set(there), key=by_version)]
     wrong = [f"- {a['torch']} {a['build']}, {a['python']}, {a['what']}: {a['note']}" for a in rows if not a["right"]]
@@ -304,7 +359,15 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def by_version(name: tuple[str, str, str]) -> tuple[list[int], str, list[int]]:
-    return [int(part) for part in name[0].split(".")], name[1], [int(part) for part in name[2].split(".")]
+    return numbers(name[0]), name[1], numbers(name[2])
+
+
+def share(answers: Sequence[Row]) -> str:
+    """How many scripts of the corpus came out right."""
+    if not answers:
+        return "not asked"
+    of = "" if len(answers) == len(TRUTH) else f" ({len(TRUTH)} in all)"
+    return f"{sum(answer['right'] for answer in answers)} of {len(answers)} right{of}"
 
 
 def word(answer: Row) -> str:
