@@ -65,12 +65,14 @@ def job(script: Path, how: str, out: Path) -> float:
 def bare(command: list[str]) -> int:
     """The command line without the three: what `job` runs in a process of its own."""
     from minimizer.cli import main as minimizer
+    from minimizer.engine.child.connection import Task
     from minimizer.engine.child.executor import Executor
+    from minimizer.inside.questions import Request
     from minimizer.sandbox import bubblewrap, cgroup
 
     @contextmanager
-    def without_room(self: Executor, op: str, request: dict[str, Any], timeout: float) -> Iterator[Any]:
-        yield self._connection.send(op, request, timeout)
+    def without_room(self: Executor, request: Request, timeout: float) -> Iterator[Task]:
+        yield self._connection.send(request, timeout)
 
     cgroup._make = lambda bounds: {}
     bubblewrap._filter = lambda owner: ([], [])
