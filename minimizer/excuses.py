@@ -241,6 +241,11 @@ _STATE = (
         "eager refuses an operator that the script's own backend takes, and its handler was left behind when the graph was recorded",
     ),
     Excuse(
+        "aot_rounds", "state",
+        "Where AOTAutograd traces the graphs, floating numbers, and what comes after the first that differs, are left to the comparison of graphs",
+        "a traced graph may round otherwise than the operators that it was traced from",
+    ),
+    Excuse(
         "exact_recomputed", "state",
         "Calls that a checkpoint makes again in a backward are compared in the gradients and the state after it, not one by one",
         "compiled code recomputes within its own graph, where it makes no call",

@@ -22,6 +22,7 @@ from minimizer.engine.from_outcomes import details_of
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.patience import KEEP_SECONDS
 from minimizer.engine.program.model import Program, as_json
 from minimizer.engine.program.regions import Region
 from minimizer.engine.survey.cases import Case
@@ -32,8 +33,6 @@ from minimizer.sink import Sink
 
 NAME = "checkpoint.json"
 ARCHIVE = "repro.zip"
-REPRO_SECONDS = 5.0
-"""Least seconds between two repros of the best program so far: writing one takes time, and it is soon replaced."""
 REPRO_NUMEL = 1 << 23
 """Most elements in the data file of an intermediate repro; above it none is written until the program is smaller."""
 UNFINISHED = "# The best so far: the reduction has not ended, and this has not been verified.\n"
@@ -52,7 +51,7 @@ class Checkpoint:
 
 
 class Keeper:
-    """Saves accepted candidates: a checkpoint at every step, and a repro every `REPRO_SECONDS`."""
+    """Saves accepted candidates: a checkpoint at every step, and a repro every `KEEP_SECONDS`."""
 
     def __init__(self, start: Checkpoint, case: Case, oracle: Oracle, journal: Journal) -> None:
         self._start, self._case, self._oracle, self._journal = start, case, oracle, journal
@@ -74,7 +73,7 @@ class Keeper:
         save(reached, self._case, self._journal.sink)
         if time.monotonic() >= self._next_repro:
             self._write(program)
-            self._next_repro = time.monotonic() + REPRO_SECONDS
+            self._next_repro = time.monotonic() + KEEP_SECONDS
 
     def _write(self, program: Program) -> None:
         report, outcome = self._journal.report, self._oracle.shown(program)

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from minimizer.engine.pace import Pace
+from minimizer.engine.patience import JOB_LATE_SECONDS
 from minimizer.errors import BudgetExceeded
-
-LATE_SECONDS = 3.0
-"""Seconds behind the budget after which the processes of a job are ended, whatever they do: time for runs to end at their own limits."""
 
 
 class Clock:
@@ -58,7 +56,7 @@ class Clock:
     @property
     def is_over(self) -> bool:
         """Whether the whole budget, and the seconds in which what runs ends by itself, are over."""
-        return self.elapsed >= self.whole + LATE_SECONDS
+        return self.elapsed >= self.whole + JOB_LATE_SECONDS
 
     def used_up(self) -> BudgetExceeded:
         """What ends a job, or a step, whose time is over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from minimizer.engine.checkpoint import data_of, keep_repro
@@ -93,7 +93,7 @@ class Writer:
     def _disputed(self, program: Program, measured: Measured) -> str | None:
         if self._case.tolerance is None:
             return None
-        (judged,) = self._oracle.judge([program], tolerance=None)
+        (judged,) = self._oracle.answer([replace(self._oracle.request(program), tolerance=None)])
         return dispute(measured.outcome, judged)
 
     def _write(self, program: Program, details: Details, rate: Reproducibility) -> Repro:

@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from minimizer.engine import fold
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.watchdog import crowding
-from minimizer.engine.diagnose import DIAGNOSE_SECONDS, Patient, diagnose
+from minimizer.engine.diagnose import Patient, diagnose
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
 from minimizer.engine.from_outcomes import verdict_sentence
@@ -23,10 +24,23 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
 from minimizer.engine.output_code import generated_code
+from minimizer.engine.patience import (
+    CHEAP_SECONDS,
+    CODE_SECONDS,
+    DIAGNOSE_SECONDS,
+    FOLLOW_UP_SECONDS,
+    RUNS_OF_DIAGNOSIS,
+    SHARES,
+    SURVEY_RUNS,
+    VERIFY_RUNS,
+    VERIFY_SECONDS,
+    WITNESS_SECONDS,
+    WITNESSES_SECONDS,
+)
 from minimizer.engine.program.regions import Region
 from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.runs import Surveys
-from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, missing_module, verify
+from minimizer.engine.verify.clean_runs import missing_module, verify
 from minimizer.engine.verify.other_torches import compare
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.minifier import Testimony
@@ -36,41 +50,13 @@ from minimizer.report.model import Report, Reproducibility, Verification
 from minimizer.settings import Settings
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
-WITNESS_SECONDS = 120.0
-"""Seconds for PyTorch's own minifier, however long the repro took: it comes last, and a job can be stopped there."""
-WITNESSES_SECONDS = 45.0
-"""Seconds that steps without a verified repro leave to it."""
 FIRMER = (
     "A smaller program failed in our forked trials but passed in a fresh process, as code does that reads uninitialised memory. "
     "This repro is the smallest that also fails in a fresh process."
 )
 MAY_SHRINK = "The budget ended before it was minimal: a larger --budget may shrink it further."
-SHARES: dict[Step, float] = {
-    Step.DIAGNOSE: 0.30,
-    Step.CODE: 0.10,
-    Step.LAYERS: 0.15,
-    Step.HEALTH: 0.20,
-    Step.COMPARE: 0.10,
-    Step.FURTHER: 0.15,
-}
-"""Time limit of each step after a verified repro, as a share of the time that the repro took; unused time passes to the
-next step. The shares add up to 1: together these steps take at most as long as the repro did, but for the seconds that a
-step has at least."""
 FIRST_STEPS = (Step.LOCALIZE, Step.REDUCE, Step.BLAME, Step.EMIT, Step.VERIFY)
 """The steps of the first repro: the search for further ones has as long as they took at least."""
-LEAST_SECONDS = 90.0
-"""Least seconds for these steps together, for a repro that came sooner: one run of the script and a search for the part
-to blame take about that long."""
-RUNS_OF_DIAGNOSIS = 4
-"""Runs of the script for which a diagnosis has time at least: half of it goes to the part to blame and the settings, and a
-workaround is tried on the script, where what it costs is measured."""
-CODE_SECONDS = 30.0
-"""Least seconds for a run of the repro: it imports torch, and compiles a few operators."""
-CHEAP_SECONDS = 60.0
-"""Most seconds of a survey for which a script without a repro is run again to measure its health; a quarter of the time
-left if that is more."""
-SURVEY_RUNS = 2
-"""Least number of runs of the script in a survey: one in eager, one compiled."""
 
 
 def _out_of_time(seconds: float) -> str:
@@ -138,6 +124,7 @@ class FollowUp:
             sandbox=self.place.sandbox,
             python=self.place.python,
             read=self.place.packages,
+            headers=self.place.headers,
             scratch=self.place.private("verify"),
             timeout=VERIFY_SECONDS,
             left=lambda: self.journal.clock.left,
@@ -220,7 +207,7 @@ class FollowUp:
             return self.journal.clock.left if verified is None else min(WITNESS_SECONDS, self.journal.clock.left)
         if verified is None:
             return max(0.0, self.journal.clock.left - WITNESSES_SECONDS)
-        whole = min(max(verified, LEAST_SECONDS), self.journal.clock.budget - verified)
+        whole = min(max(verified, FOLLOW_UP_SECONDS), self.journal.clock.budget - verified)
         until = verified + whole * sum(SHARES[one] for one in SHARES if list(Step).index(one) <= list(Step).index(step))
         return max(0.0, until - self.journal.clock.elapsed)
 
@@ -252,7 +239,13 @@ class FollowUp:
         if patient is not None:
             with self.adding(Step.DIAGNOSE, least=RUNS_OF_DIAGNOSIS * self._run_seconds):
                 seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
-                diagnose(patient, self.journal, seconds=min(seconds, self.journal.clock.left))
+                diagnose(
+                    patient,
+                    fold.failing(self.report),
+                    self.journal,
+                    seconds=min(seconds, self.journal.clock.left),
+                    keep=partial(fold.diagnosed, self.report),
+                )
         elif find_workaround is not None:
             with self.adding(Step.DIAGNOSE):
                 find_workaround()
@@ -281,7 +274,15 @@ class FollowUp:
         suspects: list[Region] = []
         if result.found is not None:
             with self.adding(Step.LAYERS, least=self._run_seconds):
-                suspects = describe(result.found.program, result.found.oracle, self.journal)
+                report = self.report
+                suspects = describe(
+                    result.found.program,
+                    result.found.oracle,
+                    self.journal,
+                    culprit=report.culprits[0].nodes if report.culprits else [],
+                    known=report.layers,
+                    keep=partial(fold.described, report),
+                )
         return suspects
 
     def examine(self) -> None:
@@ -295,17 +296,18 @@ class FollowUp:
             return
         health.untimed = "the run that times calls did not come to its end"
         with self.adding(Step.HEALTH):
-            examine(self.surveys, self.place, self.journal)
+            examine(self.surveys, self.place, self.journal, keep=partial(fold.examined, self.report))
 
     def compare(self, result: Result) -> None:
         """Run a verified repro in every other torch that is configured."""
-        report, verification = self.report, self.report.verification
+        verification = self.report.verification
         toolchains = self.settings.interpreters
         if not toolchains or verification is None or not verification.holds:
             return
         with self.adding(Step.COMPARE):
             jobs = self.settings.trial_jobs
-            report.versions = compare(result.repro, result.data, self.place, toolchains, self.journal, jobs=jobs)
+            found = compare(result.repro, result.data, self.place, toolchains, self.journal, jobs=jobs)
+            fold.compared(self.report, found)
 
     def look_further(self, result: Result, suspects: Sequence[Region]) -> None:
         """Write repros of the secondary culprits; ``suspects`` are regions known to fail in isolation."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minimizer.engine.child.outcome import Difference, Ending, Outcome, Verdict
+from minimizer.engine.child.stacks import overwrites_memory
 from minimizer.engine.emit import Details
 from minimizer.engine.oracle.oracle import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
@@ -92,6 +93,8 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
         details["atol"] = float(f"{min(d.required_atol or 0.0 for d in small) / 2:.0e}")
     if outcome.signal is not None:
         details["signal"] = signal_name(outcome.signal)
+        if overwrites_memory(outcome.log):
+            details["overwrites"] = True
     if outcome.writes:
         details["writes"] = [item.name for index, item in enumerate(program.inputs) if index in outcome.writes]
     if outcome.phase == "backward":

@@ -7,44 +7,45 @@ have been refused by chance: the reduction goes on from there with a sequential 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 from minimizer.engine.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
-from minimizer.engine.diagnose.ladder import climb
+from minimizer.engine.diagnose.ladder import cheapest, climb, on_backend
 from minimizer.engine.diagnose.operator_contract import broken_operator
 from minimizer.engine.draft import ALWAYS, Result, Writer, always
 from minimizer.engine.from_outcomes import culprit_of, tell_mechanism
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle, also_seen, signature_of
+from minimizer.engine.patience import BLAME_SHARE, CLIMB_SHARE, FLAKY_RUNS, WRITE_SECONDS
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import Check, Reduced, reduce
 from minimizer.engine.reduce.graph.public_names import publish
 from minimizer.engine.reduce.python.definitions import polish
 from minimizer.engine.reduce.words import said
-from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
+from minimizer.engine.reserve import to_finish, to_verify
 from minimizer.engine.secondary import Found, other_roots
 from minimizer.engine.survey.cases import Case, Settled
-from minimizer.engine.survey.runs import FLAKY_RUNS
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
 from minimizer.engine.window_search import Unreduced, Vanishes, WindowSearch, accepted
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import HistoryStep, Reduction, Reproducibility
-from minimizer.vocabulary import Reason, Stage, Status, Step, counted
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
 
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
 """Calls in the text of a script that trains: the only sign of it in one that fails before its first backward."""
 UNLOCATED = "There was no time to look for the part of the graph that fails: the repro holds the whole graph. A larger --budget may shrink it."
 UNBLAMED = "There was no time left to tell which stage of the compiler fails: a larger --budget may tell."
 
-Repeat = Callable[[Reproducibility, int], Future[Reproducibility]]
+Repeat = Callable[[Reproducibility, int, Event], Future[Reproducibility]]
 """Runs the script again in the background, to measure how often it fails: see `Surveys.rate`."""
 
 
@@ -88,12 +89,12 @@ class Search:
             Unreduced: no window of the graph fails in isolation.
             Unanswered: the graph cannot be taken apart.
         """
-        case, oracle = self._case, self._oracle
+        case, oracle, over = self._case, self._oracle, Event()
         seen = Reproducibility(failed=1, runs=case.runs)
         if not always(seen):
             oracle.expect(seen)
         try:
-            repeats = repeat(seen, 2)  # in parallel to the search, which seldom fills all cores
+            repeats = repeat(seen, 2, over)  # in parallel to the search, which seldom fills all cores
             start = self._locate()
             program, located = start.program, start.located
             with self._journal.clock.reserving(self._to_finish):
@@ -108,13 +109,14 @@ class Search:
             is_flaky = not (measured.is_steady and always(seen))
             if is_flaky and oracle.sequential is None:
                 with self._journal.clock.reserving(self._to_finish), suppress(BudgetExceeded, Cancelled):
-                    repeats = repeat(seen, FLAKY_RUNS)
+                    repeats = repeat(seen, FLAKY_RUNS, over)
                     reduced = self._reduce_again(start, reduced.best)
                     seen = repeats.result()
                 measured = self._blame(reduced.best, located)
             if measured.outcome.ending is Ending.NONDETERMINISTIC:
                 raise Unreduced(self._nondeterministic())
         finally:
+            over.set()  # a search that ends early needs no rate, and the next suspect all of the machine
             self._report.also_seen = also_seen(oracle.also_seen)
         self._count(seen, measured.rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
@@ -214,7 +216,8 @@ class Search:
 
     def _reduce(self, start: Checkpoint, check: Check | None = None) -> Reduced[Program]:
         program, oracle, report = start.program, self._oracle, self._report
-        check = check or oracle.check
+        backend = self._cheapest(start.best) if check is None else None
+        check = check or (partial(self._check_on, backend) if backend is not None else oracle.check)
         self._accepted = []
         earlier, keeper = oracle.trials, Keeper(start, self._case, oracle, self._journal)
 
@@ -241,7 +244,35 @@ class Search:
         reduction.cache_hits, reduction.one_minimal = reduced.cache_hits, reduced.one_minimal
         reduction.history, reduction.seconds = keeper.history, round(start.seconds + reduced.seconds, 2)
         report.reduction = reduction
-        return reduced
+        return reduced if backend is None else self._confirmed(start, reduced, keeper.history)
+
+    def _cheapest(self, program: Program) -> str | None:
+        """The backend to reduce on; None for the program's own. One compilation must decide, and a hang takes its time on each."""
+        if self._oracle.sequential is not None or self._case.signature.kind is Kind.HANG:
+            return None
+        clock = self._journal.clock
+        with suppress(BudgetExceeded, Cancelled), clock.within(CLIMB_SHARE * clock.left):
+            return cheapest(program, self._oracle)
+        return None
+
+    def _check_on(self, backend: str, programs: Sequence[Program]) -> list[bool]:
+        return self._oracle.check([on_backend(program, backend) for program in programs])
+
+    def _confirmed(
+        self, start: Checkpoint, reduced: Reduced[Program], history: Sequence[HistoryStep]
+    ) -> Reduced[Program]:
+        """What was reduced on a lower rung of the ladder, if it fails on its own backend; else that reduces what still does."""
+        check, way = self._oracle.check, [start.best, *self._accepted]
+        with suppress(BudgetExceeded, Cancelled):
+            if check([reduced.best])[0]:
+                self._shown = self._oracle.shown(reduced.best) or self._shown
+                return reduced
+            self._journal.log("what was reduced on a lower rung of the ladder does not fail on its own backend")
+            reached = last_that_fails(way, check) or 0
+            steps = tuple(history[: len(start.history) + reached])
+            again = replace(start, best=way[reached], seconds=start.seconds + reduced.seconds, history=steps)
+            return self._reduce(again, check)
+        return reduced  # clean processes decide
 
     def _polished(self, program: Program, check: Check) -> Program:
         oracle = self._oracle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,16 +13,18 @@ from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
+from minimizer.engine.child.headers import Headers
 from minimizer.engine.child.prepare import granted, open_place
 from minimizer.engine.child.requirements import require_modules
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.warden import Warden
 from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.journal import Journal
+from minimizer.engine.patience import EXACT_SECONDS, EXACT_SHARE, HANG_AFTER, REPEAT_SECONDS
 from minimizer.engine.routes import Routes
 from minimizer.engine.survey.plain_runs import PlainRuns
-from minimizer.engine.survey.runs import HANG_AFTER, Surveys
-from minimizer.engine.survey.triage import REPEAT_SECONDS, Triage
+from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.triage import Triage
 from minimizer.engine.user_script.syntax import UNPARSED, unparsed_at
 from minimizer.errors import ChildFailed, MissingTool, WorkerTrouble
 from minimizer.options import Options
@@ -30,9 +32,6 @@ from minimizer.report.model import Report
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
 from minimizer.vocabulary import counted
-
-EXACT_SECONDS, EXACT_SHARE = 60.0, 0.15
-"""How long one exact run may take: so many seconds, or this share of the budget where that is more."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,9 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
         stack.callback(beside.shutdown)  # after the executor has closed, so that it has nothing left to wait for
         pace = journal.clock.pace
         executor = stack.enter_context(Executor(place, jobs=job.settings.trial_jobs, watch=journal.watch, pace=pace))
-        _start(executor, job)
+        headers = Headers.of(place.python, _start(executor, job)["torch"])
+        place = replace(place, headers=headers)
+        beside.submit(_with_headers, place, journal.watch)
         timeout = max(min(EXACT_SECONDS, options.budget / 4), EXACT_SHARE * options.budget)
         trials = job.settings.trial_jobs
         between = BetweenGraphs(executor, job.script.resolve(), options.args, journal, jobs=trials, timeout=timeout)
@@ -175,7 +176,8 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
             _tell_of_gpu_memory(executor, journal)
 
 
-def _start(executor: Executor, job: Job) -> None:
+def _start(executor: Executor, job: Job) -> dict[str, str]:
+    """Start the warm child; what it says of its torch and its machine."""
     try:
         ready = executor.start()
     except ChildFailed as error:  # the script has not had a say yet
@@ -183,6 +185,13 @@ def _start(executor: Executor, job: Job) -> None:
     if job.options.device == "cuda" and not ready.gpu:
         raise MissingTool("--device cuda: this torch is built without CUDA, or the sandbox has no /dev/nvidiactl.")
     job.report.environment = dict(ready.environment)
+    return ready.environment
+
+
+def _with_headers(place: Place, watch: Callable[[], None]) -> None:
+    """Make the precompiled headers if they are not there, and make them known to the warm child."""
+    place.headers.make(place.sandbox, place.python, place.private("headers"), watch)
+    place.headers.lay(place.folder("tmp"))
 
 
 def _tell_of_gpu_memory(executor: Executor, journal: Journal) -> None:

@@ -9,6 +9,7 @@ from threading import RLock
 from typing import Any
 
 from minimizer.engine.clock import Clock
+from minimizer.engine.patience import TICK_SECONDS
 from minimizer.errors import Cancelled, Skipped
 from minimizer.report.model import Report
 from minimizer.report.stack import shortened
@@ -17,8 +18,6 @@ from minimizer.vocabulary import Step
 
 LOG_LINES = 20_000
 TRACEBACK = "traceback.txt"
-TICK_SECONDS = 5.0
-"""Seconds between progress events while nothing changes, so that clients see the clock move."""
 
 
 class Journal:

@@ -22,18 +22,18 @@ from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.clock import Clock
 from minimizer.engine.conclude import end, settle
 from minimizer.engine.draft import Result
-from minimizer.engine.follow_up import CHEAP_SECONDS
 from minimizer.engine.job import Job, Parts, prepared, started
 from minimizer.engine.journal import Journal
+from minimizer.engine.patience import CHEAP_SECONDS, EXACT_WHOLE_SHARE, VERIFY_SECONDS
 from minimizer.engine.program.regions import Region
 from minimizer.engine.routes import NO_ANSWER, Made, Routes
 from minimizer.engine.second_fault import see_graphs
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved
 from minimizer.engine.survey.verdicts import layout_unmade
-from minimizer.engine.verify.clean_runs import VERIFY_SECONDS
 from minimizer.engine.window_search import Unreduced
 from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, is_of_the_machine
+from minimizer.inside.questions import GivenInput, TrialRequest
 from minimizer.options import Options
 from minimizer.report import as_markdown
 from minimizer.report.confidence import confidence
@@ -44,12 +44,12 @@ from minimizer.settings import Settings
 from minimizer.sink import Sink
 from minimizer.vocabulary import Kind, Reason, Status, Step
 
-EXACT_WHOLE_SHARE = 0.4
-"""The share of the budget in which all exact runs together come to an answer, before the graphs are looked at."""
-WARM_UP = {
-    "setup": "import torch", "source": "def f(x):\n    return x + 1\n", "name": "f", "compile_kwargs": "", "grad": False,
-    "inputs": [{"name": "x", "code": "torch.ones(8)", "requires_grad": False}], "golden_files": [], "tolerance": None,
-}  # fmt: skip
+WARM_UP = TrialRequest(
+    setup="import torch",
+    source="def f(x):\n    return x + 1\n",
+    name="f",
+    inputs=[GivenInput(name="x", code="torch.ones(8)")],
+)
 """A trial beside the survey: it has the compiler's headers precompiled by the time the script's first kernel is built."""
 
 AGAIN = (Reason.BUDGET, Reason.INTERRUPTED, Reason.WORKER_TROUBLE)

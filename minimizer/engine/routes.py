@@ -26,10 +26,11 @@ from minimizer.engine.draft import Result
 from minimizer.engine.from_outcomes import source_of, tell_mechanism
 from minimizer.engine.graph_search import Repeat, Search
 from minimizer.engine.journal import Journal
+from minimizer.engine.patience import BLAME_SHARE
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.reduce.python import Rerun
-from minimizer.engine.reserve import BLAME_SHARE, to_verify
+from minimizer.engine.reserve import to_verify
 from minimizer.engine.script_search import MadeScript, PythonLevel
 from minimizer.engine.survey.cases import AOT_CACHE, INDUCTOR_CACHE, Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
@@ -332,7 +333,7 @@ class Routes:
             case = further
 
     def _rated(self, case: Case) -> Repeat:
-        return lambda seen, enough: self.beside.submit(self.triage.surveys.rate, case, seen, enough)
+        return lambda seen, enough, over: self.beside.submit(self.triage.surveys.rate, case, seen, enough, over)
 
     def _search(self, case: Case) -> Search:
         return Search(

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,17 +28,20 @@ from minimizer.engine.emit.header import telltale
 from minimizer.engine.emit.script_idioms import emit_script
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Signature, also_seen
+from minimizer.engine.patience import BLAME_SHARE, WRITE_SECONDS
+from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Rerun, reduce_script, reduction_of
 from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.entries import is_method
 from minimizer.engine.reduce.python.seeds import seeded
 from minimizer.engine.reduce.words import said
-from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
+from minimizer.engine.reserve import to_finish, to_verify
 from minimizer.engine.script_culprit import Observed, culprit_of, operators_in, together
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.verify.clean_process_oracle import last_that_fails
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.model import Failure, HistoryStep, Reduction, Reproducibility
@@ -153,7 +156,7 @@ class PythonLevel:
         self._bundle = bundle(self._script, self._args).rewritten()
         return self._bundle.text
 
-    def _check(self, candidates: Sequence[Script]) -> list[bool]:
+    def _check(self, candidates: Sequence[Script]) -> list[bool | None]:
         verdicts = self._rerun.check(candidates)
         return [fails and self._is_cured(c.text) for fails, c in zip(verdicts, candidates, strict=True)]
 
@@ -161,7 +164,7 @@ class PythonLevel:
         """Whether a script that was made of calls passes once it is changed as it says."""
         if self._made is None:
             return True
-        signature, outcome = self._rerun.failure(self._made.cured(text))
+        signature, outcome = self._rerun.failure(self._made.cured(text), self._rerun.backend)
         return signature is None and outcome.ending is Ending.SAME
 
     def _patient(self, text: str, target: Signature, rate: Reproducibility) -> Patient:
@@ -194,6 +197,7 @@ class PythonLevel:
     def _reduce(self, script: Script, target: Signature) -> Script:
         report, rerun = self._report, self._rerun
         rerun.target = target
+        rerun.backend = self._cheapest(script, target)
         self._seen = rerun.observed(script.text)
         operators, before = self._seen.calls, len(script.text.splitlines())
         if self._seen.draws:
@@ -205,12 +209,46 @@ class PythonLevel:
 
         clock = self._journal.clock
         with self._journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, target.kind)):
-            reduced = reduce_script(
-                script, check=self._check, on_step=record, jobs=self._jobs, watch=self._journal.watch
-            )
+            reduced = self._reduced(script, record)
         report.reduction = reduction_of(reduced, lines_before=before, nodes_before=operators)
         report.also_seen = also_seen(rerun.also_seen)
         return reduced.best
+
+    def _cheapest(self, script: Script, target: Signature) -> str | None:
+        """The lowest rung of the ladder on which the script fails in the same way; None if that is its own backend, or it hangs."""
+        if target.kind is Kind.HANG:
+            return None
+        below = (name for name, _ in rungs(backend_of(script.text))[:-1])
+        return next((name for name in below if self._rerun.fails_on(script.text, name)), None)
+
+    def _reduced(self, script: Script, record: OnStep[Script]) -> Reduced[Script]:
+        """Reduce the script on the cheapest backend that shows the failure; what fails only there goes on from where it failed on its own as well."""
+        steps = [script]
+
+        def kept(step: HistoryStep, best: Script) -> None:
+            steps.append(best)
+            record(step, best)
+
+        def reduced(first: Script) -> Reduced[Script]:
+            return reduce_script(first, check=self._check, on_step=kept, jobs=self._jobs, watch=self._journal.watch)
+
+        on_cheap = reduced(script)
+        if self._rerun.backend is None:
+            return on_cheap
+        self._rerun.backend = None
+        try:
+            if self._check([on_cheap.best])[0]:
+                return on_cheap
+            self._journal.log(
+                "what was reduced on a lower rung of the ladder does not fail on the script's own backend"
+            )
+            reached = last_that_fails(steps, self._check) or 0
+        except BudgetExceeded as error:
+            if not error.is_time:
+                raise
+            return on_cheap  # clean processes decide
+        again = reduced(steps[reached])
+        return replace(again, trials=on_cheap.trials + again.trials, seconds=on_cheap.seconds + again.seconds)
 
     def _blame(self, script: Script, target: Signature) -> None:
         report, text = self._report, script.text

@@ -14,6 +14,7 @@ from minimizer.engine.checkpoint import ARCHIVE
 from minimizer.engine.emit import called
 from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.journal import Journal
+from minimizer.engine.patience import SECOND_FAULT_SECONDS
 from minimizer.engine.routes import Made, Routes, checked_of
 from minimizer.engine.survey.cases import Case, ScriptCase
 from minimizer.engine.survey.triage import Triage
@@ -21,8 +22,6 @@ from minimizer.report.model import AlsoSeen, Report
 from minimizer.sink import REPROS
 from minimizer.vocabulary import Step
 
-LEAST_SECONDS = 180.0
-"""Least seconds to survey and reduce the graph's fault, however quickly the first one had its repro."""
 SECOND_FILE, SECOND_ARCHIVE = "repro-2.py", "repro-2.zip"
 
 
@@ -30,7 +29,7 @@ def see_graphs(routes: Routes, follow_up: FollowUp) -> None:
     """Survey the graphs of a script whose fault lies between graphs; reduce one that fails too, if there is time."""
     journal, report = routes.journal, routes.report
     triage = Triage(routes.triage.surveys, on_note=journal.note, on_healthy=lambda: None, repeat_seconds=0.0)
-    with follow_up.adding(Step.FURTHER, least=LEAST_SECONDS):
+    with follow_up.adding(Step.FURTHER, least=SECOND_FAULT_SECONDS):
         found = triage.run()
         if not isinstance(found, ScriptCase):
             report.checked = checked_of(found.checked, routes.exact)

@@ -21,13 +21,14 @@ from minimizer.engine.localize.further_faults import Further, Unreduced, further
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.output_code import generated_code
+from minimizer.engine.patience import VERIFY_RUNS, VERIFY_SECONDS
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region
 from minimizer.engine.reduce.graph import reduce
 from minimizer.engine.reduce.graph.public_names import is_public, publish
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.survey.runs import Surveys
-from minimizer.engine.verify.clean_runs import VERIFY_RUNS, VERIFY_SECONDS, verify
+from minimizer.engine.verify.clean_runs import verify
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
@@ -248,6 +249,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         timeout=VERIFY_SECONDS,
         left=lambda: journal.clock.left,
         runs=VERIFY_RUNS,
+        headers=place.headers,
         watch=journal.watch_owner,
     )
     if not (verification.passes_with_compiler_off or verification.stopped):

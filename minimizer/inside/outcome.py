@@ -10,7 +10,7 @@ from .failures import ExceptionInfo, describe, raised_while_compiling
 from .wire import Message, Said
 
 
-class Ending(enum.StrEnum):
+class Ending(str, enum.Enum):
     """How a trial ended. The torch-free side has the same members, and more for a process that died."""
 
     SAME = "same"

@@ -1,4 +1,4 @@
-"""What the zygote imports before it forks, and the check that forked processes can still use the GPU afterwards."""
+"""What the zygote imports and sets up before it forks, and the check that forked processes can still use the GPU afterwards."""
 
 from __future__ import annotations
 
@@ -56,9 +56,12 @@ def warm_up() -> Ready:
     import torch
 
     from .compiler.environment import environment
-    from .compiler.processor import remember_probes
+    from .compiler.first_compilation import done_beforehand
+    from .compiler.processor import remember_headers, remember_probes
 
     remember_probes()
+    remember_headers()
+    done_beforehand()
     gc.collect()
     gc.freeze()  # keeps the garbage collector from writing to, and so copying, pages that children share
     return Ready(environment=environment(), gpu=bool(torch.version.cuda) and has_gpu())

@@ -42,6 +42,7 @@ MECHANISMS = {
     "skipped_handler": "skips an exception handler",
     "missed_hook": "does not run a hook ({what})",
     "late_read": "freezes {what} for the backward at the time of the forward",
+    "lost_gradient": "loses a gradient ({what})",
     "wrong_constant": "computes {what} otherwise than eager",
 }
 FACTS = {

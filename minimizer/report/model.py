@@ -22,7 +22,7 @@ class Reproducibility(Part):
 
 
 Mechanism = Literal[
-    "lost_mutation", "stale_guard", "leaked_state", "wrong_order", "skipped_handler", "missed_hook", "late_read", "wrong_constant",
+    "lost_mutation", "stale_guard", "leaked_state", "wrong_order", "skipped_handler", "missed_hook", "late_read", "lost_gradient", "wrong_constant",
     "dropped_cast", "other_precision", "stale_cache",
 ]  # fmt: skip
 """How a fault that no graph shows came about; or one of a graph: of precision, which passes for rounding otherwise, or of a cache."""

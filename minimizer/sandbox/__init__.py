@@ -8,7 +8,7 @@ A sandbox dies with the process that started it. A command that was ended by sig
 only in mode "off" it is -N, as ``subprocess`` has it.
 """
 
-from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, KILLED, Sandbox
+from minimizer.sandbox.base import HOW_TO_GET_BUBBLEWRAP, Sandbox
 from minimizer.sandbox.bubblewrap import Bubblewrap, try_bubblewrap, why_no_bubblewrap
 from minimizer.sandbox.cgroup import Bounds, bounded
 from minimizer.sandbox.choice import Mode, choose_sandbox
@@ -30,7 +30,6 @@ from minimizer.sandbox.limits import Limits, Unconfined
 __all__ = [
     "COMPILER_VARIABLES",
     "HOW_TO_GET_BUBBLEWRAP",
-    "KILLED",
     "Bounds",
     "Bubblewrap",
     "Devices",

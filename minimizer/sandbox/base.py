@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import resource
-import signal
 import subprocess
 import threading
 import time
@@ -27,8 +26,6 @@ T = TypeVar("T")
 Stream = int | IO[Any] | None
 POLL_SECONDS = 0.2
 """Interval at which `Sandbox.finish` calls ``watch``."""
-KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""Exit statuses after SIGKILL: of a command started directly, and of a sandbox whose command was killed."""
 LOOK_COST = 19
 """Pause between two memory measurements, in durations of the last one: measuring then takes at most a twentieth of a core, however
 many processes there are."""

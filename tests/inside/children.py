@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.survey import Survey
+from minimizer.inside.questions import GivenInput, SurveyRequest, TrialRequest
 from minimizer.sandbox import choose_sandbox, real_interpreter, runtime_paths
 
 SECONDS = 200.0
@@ -35,21 +37,18 @@ def executor(scratch: Path, *read: Path, env: dict[str, str] | None = None) -> E
     return started
 
 
-def trial(body: str, *, setup: str = "", inputs: dict[str, str] | None = None, **changes: Any) -> dict[str, Any]:
+def trial(body: str, *, setup: str = "", inputs: dict[str, str] | None = None, **changes: Any) -> TrialRequest:
     """A request to judge ``def f(...)`` with this body; ``inputs`` are expressions by name."""
     inputs = {"x": "torch.ones(4)"} if inputs is None else inputs
     lines = "".join(f"    {line}\n" for line in dedent(body).strip().splitlines())
-    request = {
-        "setup": f"import os\nimport torch\n{dedent(setup)}",
-        "source": f"def f({', '.join(inputs)}):\n{lines}",
-        "name": "f",
-        "inputs": [{"name": n, "golden": None, "code": code, "requires_grad": False} for n, code in inputs.items()],
-        "golden_files": [],
-        "compile_kwargs": "backend='eager'",
-        "grad": False,
-        "tolerance": None,
-    }
-    return {**request, **changes}
+    request = TrialRequest(
+        setup=f"import os\nimport torch\n{dedent(setup)}",
+        source=f"def f({', '.join(inputs)}):\n{lines}",
+        name="f",
+        inputs=[GivenInput(name=name, code=code) for name, code in inputs.items()],
+        compile_kwargs="backend='eager'",
+    )
+    return replace(request, **changes)
 
 
 def script(folder: Path, text: str, name: str = "script.py") -> Path:
@@ -61,7 +60,4 @@ def script(folder: Path, text: str, name: str = "script.py") -> Path:
 
 def survey(child: Executor, path: Path, *args: str, **changes: Any) -> Survey:
     """Run a script in the child."""
-    request: dict[str, Any] = {
-        "script": str(path), "args": list(args), "compile": True, "values": True, "steps": None, "hold": None, "tolerance": None,
-    }  # fmt: skip
-    return child.survey({**request, **changes}, timeout=SECONDS)
+    return child.survey(SurveyRequest(script=str(path), args=args, **changes), timeout=SECONDS)

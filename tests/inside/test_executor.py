@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,15 +20,17 @@ import pytest
 from children import SECONDS, executor, place, survey, trial
 from children import script as write_script
 
-from minimizer.engine.child.connection import END_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Action
-from minimizer.engine.oracle.oracle import Oracle, Signature, is_noise
+from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.patience import CHILD_END_SECONDS
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.trouble import Fault
 from minimizer.errors import Cancelled, ChildFailed, WorkerTrouble
+from minimizer.inside.questions import ObserveRequest, SurveyRequest, TrialRequest
 from minimizer.vocabulary import Kind
 
 META = TensorMeta((4,), "torch.float32", (1,))
@@ -58,7 +60,7 @@ def child(scratch: Path) -> Iterator[Executor]:
         yield started
 
 
-def judge(child: Executor, *requests: dict[str, Any], timeout: float = SECONDS) -> list[Outcome]:
+def judge(child: Executor, *requests: TrialRequest, timeout: float = SECONDS) -> list[Outcome]:
     return child.judge(requests, timeout=timeout)
 
 
@@ -71,7 +73,7 @@ def works(child: Executor) -> bool:
 def test_operators_are_seen_up_to_the_one_that_raises(child: Executor) -> None:
     """Where eager raises, and compiled code does not, that one is the culprit."""
     request = trial("return torch.linalg.inv(x.cos() * 0).sin()", inputs={"x": "torch.ones(2, 2)"})
-    (outcome,) = child.judge([request], timeout=SECONDS, op="observe")
+    (outcome,) = child.judge([ObserveRequest(**vars(request))], timeout=SECONDS)
     assert outcome.ops[:3] == ["aten.cos", "aten.mul", "aten.linalg_inv_ex"]
     assert "aten.sin" not in outcome.ops
 
@@ -120,7 +122,9 @@ EVERY_OTHER = """
 
 def test_a_trial_may_compile_several_times(child: Executor) -> None:
     request = trial("return x * 1", setup=EVERY_OTHER.format("pass"), compile_kwargs="backend=backend", compilations=5)
-    all_of_it, until_second = child.repeat([{**request, "failures": 9}, {**request, "failures": 2}], timeout=SECONDS)
+    all_of_it, until_second = child.repeat(
+        [replace(request, failures=9), replace(request, failures=2)], timeout=SECONDS
+    )
     assert [o.ending for o in all_of_it] == ["different", "same", "different", "same", "different"]
     assert [o.ending for o in until_second] == ["different", "same", "different"]
     assert [o.ending for o in child.judge([request], timeout=SECONDS)] == ["different"]
@@ -200,13 +204,13 @@ def test_a_trial_says_which_inputs_its_function_changes(child: Executor) -> None
             x.zero_()
             return x + 1
     """
-    nan = {"inputs": [{"name": "x", "code": 'torch.full((2,), float("nan"))', "requires_grad": False}]}
+    nan = {"x": 'torch.full((2,), float("nan"))'}
     outcomes = judge(
         child,
         trial("return torch.ops.lib.hidden(x)", setup=setup),
         trial("return x + 1"),
-        {**trial("return x + 1"), **nan},
-        {**trial("return torch.ops.lib.hidden(x)", setup=setup), **nan},
+        trial("return x + 1", inputs=nan),
+        trial("return torch.ops.lib.hidden(x)", setup=setup, inputs=nan),
     )
     assert [outcome.writes for outcome in outcomes] == [[0], [], [], [0]]
 
@@ -262,7 +266,7 @@ def test_trap_06_an_interrupt_is_no_answer(child: Executor) -> None:
     backend = "def backend(gm, example):\n    raise KeyboardInterrupt"
     (outcome,) = judge(child, trial("return x + 1", setup=backend, compile_kwargs="backend=backend"))
     assert outcome.ending == "lost"
-    assert is_noise(outcome)
+    assert outcome.rule.fault is Fault.MACHINE
 
 
 def test_an_unset_environment_is_what_a_trial_sees(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +330,7 @@ def test_whoever_waits_when_the_zygote_dies_is_told(child: Executor) -> None:
 @pytest.mark.quality("slow")
 def test_a_zygote_that_a_script_stopped_is_ended(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads nothing more, and whoever writes to it would wait for good."""
-    monkeypatch.setattr("minimizer.engine.child.wire.WRITE_SECONDS", 1.0)
+    monkeypatch.setattr("minimizer.engine.child.wire.CHILD_WRITE_SECONDS", 1.0)
     stop = "import signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)"
     with executor(scratch / "stopped") as stopped, ThreadPoolExecutor(1) as pool:
         first = pool.submit(judge, stopped, trial("return x", setup=stop))
@@ -400,7 +404,7 @@ def test_messages_that_nobody_takes_end_the_child(scratch: Path, monkeypatch: py
 
 def test_garbage_from_a_trial_is_no_failure_of_the_program(child: Executor) -> None:
     (outcome,) = judge(child, trial("return x", setup="LINE = b'garbage\\n'\n" + re.sub(r"(?m)^    ", "", WRITES)))
-    assert is_noise(outcome)
+    assert outcome.rule.fault is Fault.MACHINE
     assert works(child)
 
 
@@ -425,10 +429,19 @@ def test_a_child_that_is_killed_before_its_first_word_is_the_machines_trouble(tm
         starting.start()
 
 
+def test_a_run_that_nobody_needs_any_more_is_ended(scratch: Path, child: Executor) -> None:
+    script = write_script(scratch, "import time\ntime.sleep(600)\n")
+    over = threading.Event()
+    over.set()
+    with pytest.raises(Cancelled):
+        child.survey(SurveyRequest(script=str(script)), timeout=SECONDS, over=over)
+    assert works(child)
+
+
 def test_a_child_that_is_killed_while_the_script_runs_is_the_machines_trouble(scratch: Path, child: Executor) -> None:
     script = scratch / "victim.py"
     script.write_text("import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(600)\n")
-    request = {"script": str(script), "args": [], "compile": False, "steps": None, "hold": None, "tolerance": None}
+    request = SurveyRequest(script=str(script), compile=False)
     with pytest.raises(WorkerTrouble, match="the child that ran the script was killed"):
         child.survey(request, timeout=SECONDS)
     assert works(child)
@@ -461,7 +474,7 @@ def test_a_child_whose_exit_is_slow_is_the_machines_trouble(
     scratch: Path, child: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How it ended cannot be told: the one that would report it gets no processor."""
-    monkeypatch.setattr("minimizer.engine.child.connection.END_SECONDS", 0.2)
+    monkeypatch.setattr("minimizer.engine.child.connection.CHILD_END_SECONDS", 0.2)
     held = survey(child, write_script(scratch / "work", HELD))
     process = child._connection._process
     assert process is not None
@@ -476,9 +489,9 @@ def test_a_child_whose_exit_is_slow_is_the_machines_trouble(
 def test_a_run_whose_end_nobody_tells_is_the_machines_trouble(
     scratch: Path, child: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minimizer.engine.child.executor.LATE_SECONDS", 0.0)
+    monkeypatch.setattr("minimizer.engine.child.executor.CHILD_LATE_SECONDS", 0.0)
     script = write_script(scratch / "work", "pass\n")
-    request = {"script": str(script), "args": [], "compile": False, "steps": None, "hold": None, "tolerance": None}
+    request = SurveyRequest(script=str(script), compile=False)
     assert works(child)
     process = child._connection._process
     assert process is not None
@@ -497,7 +510,7 @@ def test_a_holder_that_is_late_is_the_machines_trouble_if_that_is_crowded(
     process = child._connection._process
     assert process is not None
     os.kill(below(process.pid)[-1], signal.SIGSTOP)
-    monkeypatch.setattr("minimizer.engine.child.connection.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("minimizer.engine.child.connection.CHILD_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr("minimizer.engine.child.connection.crowding", lambda: crowding)
     with pytest.raises(expected, match="has not answered within"):
         held.program("dynamo")
@@ -512,7 +525,7 @@ def test_how_an_earlier_child_ended_is_not_laid_to_a_later_one(tmp_path: Path, m
 
     def wait_and_be_late(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
         status = wait(process, timeout)
-        if timeout == END_SECONDS:
+        if timeout == CHILD_END_SECONDS:
             while polls.acquire(blocking=False):
                 pass
             for _ in range(3):
@@ -543,7 +556,7 @@ def test_a_child_that_was_killed_is_known_as_such_though_another_takes_its_place
         wait, kill = subprocess.Popen.wait, type(sandbox).kill
 
         def wait_until_it_is_taken_down(one: subprocess.Popen[bytes], timeout: float | None = None) -> int:
-            if one is process and timeout == END_SECONDS:
+            if one is process and timeout == CHILD_END_SECONDS:
                 is_taken_down.wait(SECONDS)
             return wait(one, timeout)
 
@@ -576,7 +589,7 @@ def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:
 def test_a_memory_limit_is_the_trials_own(scratch: Path, child: Executor) -> None:
     (outcome,) = judge(child, trial("return x", setup="import torch\ntorch.ones(1 << 30)", memory=2 << 30))
     assert outcome.ending == "setup_error"
-    assert is_noise(outcome)
+    assert outcome.rule.fault is Fault.MACHINE
     assert works(child)
 
 

@@ -14,6 +14,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.pipeline import minimize
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled
 from minimizer.errors import ChildFailed, Unanswered
+from minimizer.inside.questions import TrialRequest
 from minimizer.options import Options
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
@@ -40,7 +41,7 @@ def raises(error):
 """
 
 
-def failing(error: str, **changes: Any) -> dict[str, Any]:
+def failing(error: str, **changes: Any) -> TrialRequest:
     """A trial whose compiled code raises this."""
     return trial("return x.sin()", setup=RAISES, compile_kwargs=f"backend=raises({error})", **changes)
 

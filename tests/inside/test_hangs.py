@@ -17,6 +17,7 @@ from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.triage import Triage
 from minimizer.errors import Cancelled
+from minimizer.inside.questions import SurveyRequest
 from minimizer.inside.wire import STOP
 from minimizer.vocabulary import Kind, Reason, Status
 
@@ -45,9 +46,7 @@ def run(child: Executor, home: Path) -> Callable[..., Survey]:
     """Survey a script under a watchdog that is impatient."""
 
     def run(text: str, **limits: float) -> Survey:
-        request = {
-            "script": str(script(home, text)), "args": [], "compile": True, "values": True, "steps": None, "hold": None, "tolerance": None,
-        }  # fmt: skip
+        request = SurveyRequest(script=str(script(home, text)))
         watchdog = Watchdog(Limits(**{"floor": 3.0, "apart": 0.3, **limits}))
         return child.survey(request, timeout=SECONDS, watchdog=watchdog)
 

@@ -11,9 +11,10 @@ from children import script
 from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.between.mechanism import mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
-from minimizer.engine.between.script_runs import ALL, Children, Conditions, ScriptRuns
+from minimizer.engine.between.script_runs import ALL, Children, ScriptRuns
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.reduce.python import Rerun, Source
+from minimizer.inside.questions import Conditions, Plan
 
 ONLY_THESE = """
     import torch
@@ -84,7 +85,7 @@ def test_exact_runs_keep_a_seed_that_matters_and_let_another_go(child: Executor,
 def test_all_exact_runs_of_one_comparison_draw_the_same(child: Executor, home: Path) -> None:
     text = "import random, torch\nx = torch.rand(2)\ny = random.random()\ntorch.compile(lambda x: x + 1)(x)\n"
     runs = ScriptRuns(Children(child, script(home, text), timeout=120), text, Conditions(state=7))
-    eager, compiled = runs.logs({"eager": ALL}, {})
+    eager, compiled = runs.logs(Plan(eager=ALL), Plan())
     assert eager is not None and compiled is not None
     *_, (_, one) = eager.states()
     *_, (_, two) = compiled.states()

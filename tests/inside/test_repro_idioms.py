@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -24,6 +24,7 @@ from minimizer.engine.from_outcomes import details_of
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.inside.questions import GivenInput
 from minimizer.inside.referee.call import Call
 from minimizer.inside.tasks import trial as judging
 from minimizer.inside.wire import Channel, plain
@@ -319,6 +320,14 @@ CASES = {
         (*PASS_SETUP, PASS.format("os.kill(os.getpid(), 11)"), USE_PASS),
         details={"signal": "SIGSEGV"},
     ),
+    "crash_of_overwritten_memory": Case(
+        Kind.CRASH,
+        ["torch.ones(2)"],
+        [("torch.cos", (X,))],
+        "expected exit status 0, actual -11",  # where it was SIGABRT before
+        (*PASS_SETUP, PASS.format("os.kill(os.getpid(), 11)"), USE_PASS),
+        details={"signal": "SIGABRT", "overwrites": True},
+    ),
     "crash_where_eager_raises": Case(
         Kind.CRASH,
         ["torch.ones(2)", "torch.tensor([5])"],
@@ -411,7 +420,7 @@ def ended(process: subprocess.Popen[str]) -> Ended:
     return process.returncode, output
 
 
-SLOW = {"hang", "crash_of_one_call"}
+SLOW = {"hang", "crash_of_one_call", "crash_of_overwritten_memory"}
 
 
 @pytest.mark.parametrize(
@@ -502,10 +511,10 @@ def test_a_repro_differentiates_what_the_judge_does(
     """Nothing is compiled: what the repro calls expected must be the gradients that were compared."""
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     case = Case(Kind.WRONG_GRADIENT, ["torch.tensor([2.0, 1.0])"], nodes, "", grad=True, outputs=tuple(outputs))
-    request = trial(f"{render.function(case.program())}\nreturn f(x)", grad=True, id=1)
-    request["inputs"] = [{"name": "x", "code": case.inputs[0], "requires_grad": True}]
+    request = trial(f"{render.function(case.program())}\nreturn f(x)", grad=True)
+    request = replace(request, inputs=[GivenInput(name="x", code=case.inputs[0], requires_grad=True)])
     sent = Sent()
-    judging.judge(request, sent)
+    judging.judge(request.message(), sent)
     case.details = details_of(case.program(), Outcome.model_validate(sent.messages[-1]), None)
     found: dict[str, Any] = {}
     exec(f"import torch\n{render.function(case.program())}", found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
+from threading import Event
 
 import pytest
 from children import SECONDS, executor, script, survey
@@ -16,6 +17,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.triage import Triage
+from minimizer.inside.questions import ScriptRequest
 from minimizer.report.model import Reproducibility
 
 LEAVES = """
@@ -52,9 +54,8 @@ def ended(survey: Survey) -> Finished:
     return survey.finished
 
 
-def rerun(child: Executor, path: Path, **changes: object) -> Outcome:
-    request = {"text": None, "script": str(path), "args": [], "compile": True, **changes}
-    (outcome,) = child.judge([request], timeout=SECONDS, op="rerun")
+def rerun(child: Executor, path: Path, *, compile: bool = True) -> Outcome:
+    (outcome,) = child.judge([ScriptRequest(text=None, script=str(path), compile=compile)], timeout=SECONDS)
     return outcome
 
 
@@ -67,8 +68,8 @@ def test_no_run_meets_what_an_earlier_one_has_left(child: Executor, leaves: Path
 
 def test_runs_at_once_have_rooms_of_their_own(child: Executor, home: Path) -> None:
     path = script(home, "import os, time\nos.mkdir('checkpoints')\ntime.sleep(0.5)\n", "both.py")
-    request = {"text": None, "script": str(path), "args": [], "compile": False}
-    assert [outcome.ending for outcome in child.judge([request, request], timeout=SECONDS, op="rerun")] == ["same"] * 2
+    request = ScriptRequest(text=None, script=str(path), compile=False)
+    assert [outcome.ending for outcome in child.judge([request, request], timeout=SECONDS)] == ["same"] * 2
 
 
 def test_a_held_run_keeps_its_room_until_it_is_closed(child: Executor, home: Path, leaves: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_steady_fault_is_steady_though_the_script_makes_a_folder_first(child: 
     surveys = Surveys(child, script(home, WRONG, "wrong.py"), args=[], steps=None, hang_after=SECONDS, values=True)
     case = Triage(surveys, on_note=print).run()
     assert isinstance(case, Case)
-    rate = surveys.rate(case, Reproducibility(failed=1, runs=1), 2)
+    rate = surveys.rate(case, Reproducibility(failed=1, runs=1), 2, Event())
     case.survey.close()
     assert (rate.failed, rate.runs) == (2, 2)
 

@@ -198,23 +198,25 @@ def test_trap_07_the_callers_inputs_are_as_eager_leaves_them(child: Executor, ho
     assert answer.exception.message == "x is [8.0, 8.0, 8.0]"
 
 
+STATIC_ONLY = """
+def static_only(gm, example):
+    if any(isinstance(x, torch.SymInt) for x in example):
+        raise NotImplementedError("a size that changes")
+    return gm.forward
+"""
+
+
 def test_trap_10_a_dynamic_failure_is_not_judged_static(child: Executor, home: Path) -> None:
     """It shows with ``dynamic=True`` and with the marks of the captured graph, and with neither it does not."""
-    text = """
-        import torch
-        import torch.nn.functional as F
-
-        def pooled(x):
-            return F.interpolate(x, scale_factor=2, mode="area")
-
-        torch.compile(pooled, dynamic=True)(torch.randn(1, 3, 15, 19))
-    """
-    found = survey(child, script(home, text))
+    call = "torch.compile(lambda x: x.sin() + 1, backend=static_only, dynamic=True)(torch.randn(15, 19))"
+    found = survey(child, script(home, f"import torch\n{STATIC_ONLY}\n{call}"))
     assert found.held is not None
     assert found.held.failure.kind == "compile_error"
     program = found.program("dynamo")
-    assert program.compile_kwargs == (("dynamic", "True"),)
-    marked = replace(program, compile_kwargs=(), marked=True)
+    program = replace(program, setup=(*program.setup, STATIC_ONLY))
+    backend = ("backend", "static_only")
+    assert set(program.compile_kwargs) == {backend, ("dynamic", "True")}
+    marked = replace(program, compile_kwargs=(backend,), marked=True)
     signature = exception_signature(Kind.COMPILE_ERROR, found.held.failure.exception)
     oracle = Oracle(child, found, (signature,))
     assert oracle.check([program, marked, static(program)]) == [True, True, False]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 from minimizer.engine.child.bounded import parse
@@ -16,6 +17,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence, Watchdog
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.triage import Triage
+from minimizer.inside.questions import SurveyRequest
 from minimizer.sandbox.limits import Unconfined
 
 META = {"shape": [2], "dtype": "torch.float32", "stride": [1], "device": "cpu", "requires_grad": False}
@@ -52,24 +54,26 @@ class CannedExecutor:
 
     def __init__(self, surveys: Sequence[dict[str, Any]], eager: Sequence[dict[str, Any]] = ()) -> None:
         self._left = {True: list(surveys), False: list(eager)}
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[SurveyRequest] = []
         self.timeouts: list[float] = []
         self.watchdogs: list[Watchdog | None] = []
         self.killed = 0
         self.place = Place(Path("python"), Strong(), Path("/job"), [Path("/home/me/model")])
 
-    def survey(self, request: dict[str, Any], *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
+    def survey(
+        self, request: SurveyRequest, *, timeout: float, watchdog: Watchdog | None = None, over: Event | None = None
+    ) -> Survey:
         self.asked.append(request)
         self.watchdogs.append(watchdog)
         self.timeouts.append(timeout)
-        left = self._left[request["compile"]]
+        left = self._left[request.compile]
         return Survey(
             cast(Connection, self), cast(Any, None), **{"phase": Phase(), **(left.pop(0) if len(left) > 1 else left[0])}
         )
 
     @property
-    def compiled(self) -> list[dict[str, Any]]:
-        return [request for request in self.asked if request["compile"]]
+    def compiled(self) -> list[SurveyRequest]:
+        return [request for request in self.asked if request.compile]
 
     def kill(self, task: Any) -> None:
         self.killed += 1

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.watchdog import Watchdog
+from minimizer.inside.questions import TrialRequest
 
 
 class FakeExecutor:
     """Answers requests by rule and remembers them."""
 
-    def __init__(self, answer: Callable[[dict[str, Any]], Outcome]) -> None:
+    def __init__(self, answer: Callable[[TrialRequest], Outcome]) -> None:
         self._answer = answer
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[TrialRequest] = []
         self.timeouts: list[float] = []
         self.watchdogs: list[Callable[[], Watchdog]] = []
         self._caches = 0
 
     def repeat(
         self,
-        requests: Sequence[dict[str, Any]],
+        requests: Sequence[TrialRequest],
         *,
         timeout: float,
-        op: str = "judge",
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[list[Outcome]]:
         self.asked += requests

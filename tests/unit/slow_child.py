@@ -10,26 +10,29 @@ import pytest
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
+from minimizer.inside.questions import Request
 
 
 class SlowChild:
     """An executor whose tasks take ``seconds`` each, one after another; the job is asked after every second, as where it waits."""
 
-    def __init__(self, journal: Journal, answer: Callable[[dict[str, Any]], Outcome], *, seconds: float) -> None:
+    jobs = 1
+
+    def __init__(self, journal: Journal, answer: Callable[[Any], Outcome], *, seconds: float) -> None:
         self._journal, self._answer, self._seconds = journal, answer, seconds
         self.elapsed = 0.0
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[Request] = []
 
     def watch(self) -> None:
         self._journal.watch()
 
-    def judge(self, requests: Sequence[dict[str, Any]], **more: Any) -> list[Outcome]:
+    def judge(self, requests: Sequence[Request], **more: Any) -> list[Outcome]:
         return [outcomes[-1] for outcomes in self.repeat(requests, **more)]
 
-    def repeat(self, requests: Sequence[dict[str, Any]], **_: Any) -> list[list[Outcome]]:
+    def repeat(self, requests: Sequence[Request], **_: Any) -> list[list[Outcome]]:
         return [[self._one(request)] for request in requests]
 
-    def _one(self, request: dict[str, Any]) -> Outcome:
+    def _one(self, request: Request) -> Outcome:
         self.asked.append(request)
         self._journal.watch()
         end = self.elapsed + self._seconds

@@ -12,7 +12,7 @@ META = TensorMeta((8, 8), "torch.float32", (8, 1))
 
 def well_formed(program: Program) -> None:
     """Assert that names are unique and defined before use, every output exists, and every input has one value."""
-    names = [v.name for v in (*program.inputs, *program.nodes)]
+    names = [v.name for v in (*program.inputs, *program.nodes)]  # type: ignore[attr-defined]
     assert len(names) == len(set(names))
     defined = {i.name for i in program.inputs}
     for node in program.nodes:

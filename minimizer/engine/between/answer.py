@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from minimizer.engine.between.difference import Difference
 from minimizer.engine.between.noise import Noise
-from minimizer.engine.between.script_runs import Conditions, Plan
 from minimizer.engine.child.exact_log import ExactLog
+from minimizer.inside.questions import Conditions, Plan
 from minimizer.report.excused import Excused, excused
+from minimizer.vocabulary import Stage
 
 UNCONFIRMED = "what differs there was not confirmed by further runs"
 BY_LIBRARY = "between graphs, what modules and optimizers of torch's own compute otherwise where they are compiled: eager was made to choose the same"
@@ -56,9 +57,14 @@ class Found:
     """Whether the script draws random numbers, or sets their state."""
 
     @property
+    def stage(self) -> Stage:
+        """The stage to blame: what follows on it runs eager's own kernels in all runs."""
+        return Stage.AOT_AUTOGRAD if self.conditions.aot else Stage.DYNAMO
+
+    @property
     def plan(self) -> Plan:
         """What further runs ask for to have the same looks."""
-        return {"full": sorted({look.unit for look in self.compiled.looks if look.full}), "shown": self.shown}
+        return Plan(full=sorted({look.unit for look in self.compiled.looks if look.full}), shown=self.shown)
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,9 @@ def _claims(path: str, change: Change) -> Iterator[Claim]:
     if "alias" in change.fields:
         other = python_path(eager.get("alias") or compiled.get("alias", ""))
         if other is not None:
-            yield Claim(f"({path} is {other})", str("alias" in eager), str("alias" in compiled))
+            told = eager.get("alias", compiled.get("alias"))
+            is_other = [str(side.get("alias") == told) for side in (eager, compiled)]
+            yield Claim(f"({path} is {other})", *is_other)
         return
     for name in change.fields:
         one, two = eager.get(name), compiled.get(name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from minimizer.engine.between.answer import UNCONFIRMED, Found
 from minimizer.engine.between.difference import (
@@ -24,8 +23,9 @@ from minimizer.engine.between.difference import (
 )
 from minimizer.engine.between.no_fault import is_by_library, why_no_fault
 from minimizer.engine.between.noise import Noise
-from minimizer.engine.between.script_runs import ALL, Plan, ScriptRuns
+from minimizer.engine.between.script_runs import ALL, ScriptRuns
 from minimizer.engine.child.exact_log import ExactLog, Look
+from minimizer.inside.questions import Plan
 
 MOST_ROUNDS = 8
 """Most rounds of denser looks around the first difference."""
@@ -67,8 +67,8 @@ class Confirming:
             place = f"{self._place(end.difference.look)} on"
             for change in end.difference.changes:
                 self.excused[rule, change.path] += 1
-            calls = {*plan.get("shown", ()), *range(end.call, end.until + 1)}
-            plan = {**sparse, "shown": sorted(calls)}
+            calls = {*plan.shown, *range(end.call, end.until + 1)}
+            plan = replace(sparse, shown=sorted(calls))
             again = self._runs.log(plan)
             if again is None:
                 return f"{place}: a further run ended early"
@@ -77,7 +77,7 @@ class Confirming:
 
     def _narrowed(self, plan: Plan, eager: ExactLog, compiled: ExactLog, *, is_replayed: bool) -> Found | str:
         """The first difference that is evidence, looked at densely and confirmed; else where and why the comparison ended early."""
-        noise, once = Noise(), ""
+        noise, once = Noise(rounds=self._runs.conditions.aot), ""
         difference: Difference | None = None
         if self._runs.conditions.replay is not None and not is_replayed:
             again = self._runs.log(plan)
@@ -85,15 +85,19 @@ class Confirming:
             seen = compared(eager, compiled, noise)
             if seen.difference is None:
                 return self.ended(seen)
-        plan, room = dict(plan), DENSE
+        room = DENSE
         for _ in range(MOST_ROUNDS):
-            moved = self._runs.log({**plan, "eager": ALL, **_as_heavy(eager, compiled)})
+            moved = self._runs.log(_as_heavy(plan, eager, compiled))
             if moved is None:
                 break
             noise.learn(eager, moved)
             seen = compared(eager, compiled, noise)
             also = [compiled]
-            if seen.difference is not None and (writing := self._runs.log({**plan, "written": True})) is not None:
+            if seen.difference is not None:
+                writing = self._runs.log(replace(plan, written=True))
+                if writing is None:
+                    difference = seen.difference
+                    break
                 noise.add_written(writing.written)
                 seen = compared(eager, compiled, noise) if writing.written else seen
                 also.append(writing)
@@ -122,8 +126,8 @@ class Confirming:
                     self.excused.update(seen.excused)
                     return confirmed
                 break
-            plan["full"] = units
-            logs = [self._runs.log({**plan, "eager": ALL}), self._runs.log(plan)]
+            plan = replace(plan, full=units)
+            logs = [self._runs.log(replace(plan, eager=ALL)), self._runs.log(plan)]
             if logs[0] is None or logs[1] is None:
                 break
             eager, compiled = logs[0], logs[1]
@@ -135,10 +139,10 @@ class Confirming:
         last = _last_call(found.compiled, found.difference)
         if last == 0:
             return None
-        found = replace(found, shown=tuple(plan.get("shown", ())))
+        found = replace(found, shown=tuple(plan.shown))
 
         def is_cured(first: int) -> bool:
-            log = self._runs.log({**plan, "eager": (first, last)})
+            log = self._runs.log(replace(plan, eager=(first, last)))
             return log is not None and _is_cure(log, found, first)
 
         if not is_cured(last):
@@ -155,7 +159,7 @@ class Confirming:
             found,
             call=first,
             until=last,
-            is_cured_by_reset=sees_eager(self._runs, found, {**plan, "reset": first}),
+            is_cured_by_reset=sees_eager(self._runs, found, replace(plan, reset=first)),
             is_reused=_is_reused(found.compiled, first),
         )
 
@@ -170,7 +174,7 @@ class Confirming:
             found: the difference, not yet confirmed.
             earlier: the compiled runs so far.
         """
-        eager = self._runs.log({**plan, "eager": ALL, **_as_heavy(found.eager, found.compiled)})
+        eager = self._runs.log(_as_heavy(plan, found.eager, found.compiled))
         compiled = self._runs.log(plan)
         if eager is None or compiled is None:
             return None
@@ -229,10 +233,10 @@ def _between(difference: Difference, most: int) -> list[int] | None:
     )
 
 
-def _as_heavy(eager: ExactLog, compiled: ExactLog) -> dict[str, Any]:
-    """The request that moves the machine under an eager run, as slow and as large as the compiled one."""
+def _as_heavy(plan: Plan, eager: ExactLog, compiled: ExactLog) -> Plan:
+    """An eager run under which the machine is moved, as slow and as large as the compiled one."""
     more = max(0, compiled.resident - eager.resident)
-    return {"moved": True, "delays": compiled.seconds[:1000], "resident": more}
+    return replace(plan, eager=ALL, moved=True, delays=compiled.seconds[:1000], resident=more)
 
 
 def _last_call(log: ExactLog, difference: Difference) -> int:
@@ -271,5 +275,5 @@ def _is_reused(log: ExactLog, call: int) -> bool:
 
 def sees_eager(runs: ScriptRuns, found: Found, plan: Plan) -> bool:
     """Whether a compiled run by a plan sees what eager sees at the look of the difference, on every path that differed."""
-    log = runs.log({**plan, "shown": found.shown})
+    log = runs.log(replace(plan, shown=found.shown))
     return log is not None and agree_at(found.eager, log, found.difference)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from minimizer.engine.between.noise import VALUES, Excused, Noise
+from minimizer.engine.between.noise import ROUNDS, Excused, Noise, is_arithmetic
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 
 ABSENT: Entry = {}
@@ -16,7 +15,6 @@ WEAK_FIELDS = {"order"}
 """Fields whose difference alone is no evidence: the order in which attributes were set."""
 WRITTEN_OUT = ("printed text", "files written")
 """How the paths begin of what a script prints and of the files that it writes, which are looked at when it has ended."""
-FLOATING = re.compile(r"^torch\.(float|bfloat|complex)")
 ROOTS = ("result", "args[", "kwargs[", "compiled")
 COURSE = "course"
 """The path of a difference in what comes next: another number of calls, another end."""
@@ -87,11 +85,7 @@ class Change:
     @property
     def is_arithmetic(self) -> bool:
         """Whether nothing but the values of floating numbers differs, which other arithmetic may explain where it is shown."""
-        if not self.eager or not self.compiled:
-            return False
-        if FLOATING.match(self.eager.get("dtype", "")):
-            return set(self.fields) <= VALUES
-        return self.kind in ("float", "complex") and self.fields == ("value",)
+        return is_arithmetic(self.eager, self.compiled)
 
     def is_repeated_by(self, other: Change, compiled: Sequence[Entry]) -> bool:
         """Whether further runs show the same: any arithmetic, but of all else a field that has one value in the compiled runs.
@@ -156,7 +150,8 @@ class Comparison:
 def compared(eager: ExactLog, compiled: ExactLog, noise: Noise | None = None) -> Comparison:
     """Compare two runs to the bit, up to the first difference that is evidence.
 
-    If one run comes to another moment than the other, that is the difference, unless runs without the compiler part as well.
+    If one run comes to another moment than the other, that is the difference, unless runs without the compiler part as well. Where one side
+    may round otherwise, the comparison ends at the first floating number that differs.
     """
     noise = noise if noise is not None else Noise()
     noise.excused.clear()
@@ -177,6 +172,8 @@ def compared(eager: ExactLog, compiled: ExactLog, noise: Noise | None = None) ->
         changes = evidence(first[1], second[1], noise, is_end=first[0].event == "end")
         if any(c.path == "raised" and "of" in c.compiled for c in changes):
             return comparison(ended=second[0])  # Dynamo raises an error of its own: not a silent fault
+        if noise.rounds and any(rule == ROUNDS for rule, _ in noise.excused):
+            return comparison(ended=second[0])  # what differs from here on may follow from a rounding
         if changes:
             return comparison(Difference(second[0], changes, before[second[0].full], index))
         before[second[0].full] = second[0]

@@ -13,14 +13,17 @@ from pathlib import Path
 from minimizer.engine.between.answer import BY_LIBRARY, Answer, Found, answer_of, unanswered
 from minimizer.engine.between.confirming import Confirming, sees_eager
 from minimizer.engine.between.difference import Comparison, compared, first_difference
-from minimizer.engine.between.script_runs import ALL, Children, Conditions, Plan, ScriptRuns
+from minimizer.engine.between.noise import ROUNDS, Noise
+from minimizer.engine.between.script_runs import ALL, Children, ScriptRuns
 from minimizer.engine.child.exact_log import ExactLog, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.reduce.python.seeds import states
 from minimizer.engine.survey.cases import is_own_check
-from minimizer.report.excused import excused
+from minimizer.inside.questions import Conditions, Plan
+from minimizer.report.excused import Excused, excused
 
+BY_NO_RUN = excused("exact_unconfirmed").rule
 OF_OURS = "inside/exact/"
 """What the file of an error of our own contains."""
 
@@ -41,6 +44,8 @@ class ExactRuns:
         self._states = states()
         self._last = Conditions()
         """Those of the last comparison, with what the script read of the machine in its first run."""
+        self._eager: ExactLog | None = None
+        """What that run saw; None where the script could not be looked at closely."""
 
     @property
     def runs(self) -> int:
@@ -53,11 +58,37 @@ class ExactRuns:
         Where modules of torch's own compute something else because they are compiled, eager is made to choose like them.
         """
         answer = self._compared(text, Conditions(state=next(self._states)))
-        if answer.found is None or not answer.found.is_by_library:
+        if answer.found is not None and answer.found.is_by_library:
+            answer = self._compared(text, replace(answer.found.conditions, library=True, replay=None))
+            by_library = excused("exact_library"), *answer.excused
+            answer = replace(answer, not_compared=(BY_LIBRARY, *answer.not_compared), excused=by_library)
+        if answer.found is not None or answer.aside or answer.ended or answer.failed_check:
             return answer
-        answer = self._compared(text, replace(answer.found.conditions, library=True, replay=None))
-        by_library = excused("exact_library"), *answer.excused
-        return replace(answer, not_compared=(BY_LIBRARY, *answer.not_compared), excused=by_library)
+        return self._traced(text, answer)
+
+    def _traced(self, text: str, answer: Answer) -> Answer:
+        """The answer of runs in which AOTAutograd traces the graphs, where that is a difference; else ``answer``, that of the others.
+
+        An error that ends the script is left to the comparison of graphs, which meets it as well.
+        """
+        eager, conditions = self._eager, replace(self._last, aot=True)
+        if eager is None:
+            return answer
+        (compiled,) = ScriptRuns(self._children, text, conditions).ask(Plan())
+        if compiled.ending is not Ending.SAME or compiled.exact is None:
+            return self._also_open(answer, *unanswered(self._broken(compiled)).excused)
+        seen = compared(eager, compiled.exact, Noise(rounds=True))
+        if seen.difference is None:
+            rounded = (excused(rule, path, count) for (rule, path), count in seen.excused.items() if rule == ROUNDS)
+            return self._also_open(answer, *rounded)
+        traced = self._compared(text, replace(conditions, replay=None))
+        if traced.found is not None:
+            return traced
+        return self._also_open(answer, *(one for one in traced.excused if one.rule in (ROUNDS, BY_NO_RUN)))
+
+    def _also_open(self, answer: Answer, *more: Excused) -> Answer:
+        """An answer with what the runs behind AOTAutograd left open."""
+        return replace(answer, runs=self.runs, excused=(*answer.excused, *more))
 
     def cures(self, text: str, found: Found, plan: Plan) -> bool:
         """Whether a compiled run by this plan sees what eager sees at the look of the difference."""
@@ -69,29 +100,35 @@ class ExactRuns:
         None if it sees something else than eager does, less the noise of the difference, or either does not end well.
         """
         runs = ScriptRuns(self._children, text, replace(found.conditions, replay=None, state=next(self._states)))
-        eager = runs.log({"eager": ALL})
-        compiled = runs.log({"replay": eager.reads or None}) if eager is not None else None
-        if eager is None or compiled is None:
+        eager = runs.log(Plan(eager=ALL))
+        if eager is None:
+            return None
+        compiled = replace(runs, conditions=replace(runs.conditions, replay=eager.reads or None)).log(Plan())
+        if compiled is None:
             return None
         return compiled if first_difference(eager, compiled, found.noise.without_moments()) is None else None
 
-    def ends(self, text: str, *plans: Plan) -> list[ExactLog | None]:
-        """Runs of the script that was compared last, with a look at its end alone; None for one that does not come there."""
-        runs = ScriptRuns(self._children, text, replace(self._last, library=False))
-        outcomes = runs.ask(*({"full": [], **plan} for plan in plans))
+    def ends(self, text: str, *plans: Plan, is_live: bool = False) -> list[ExactLog | None]:
+        """Runs of the script that was compared last, with a look at its end alone; None for one that does not come there.
+
+        ``is_live``: each reads the machine by itself, and not what the first run did.
+        """
+        replay = None if is_live else self._last.replay
+        runs = ScriptRuns(self._children, text, replace(self._last, library=False, aot=False, replay=replay))
+        outcomes = runs.ask(*(replace(plan, full=()) for plan in plans))
         return [
             o.exact if o.ending is Ending.SAME and o.exact is not None and o.exact.is_whole else None for o in outcomes
         ]
 
     def _compared(self, text: str, conditions: Conditions) -> Answer:
         runs, plan = ScriptRuns(self._children, text, conditions), Plan()
-        eager, compiled = runs.ask({"eager": ALL}, {})
+        eager, compiled = runs.ask(Plan(eager=ALL), plan)
         broken = self._broken(eager, compiled)
         if broken:
-            plan = {"full": []}
-            eager, compiled = runs.ask({**plan, "eager": ALL}, plan)
+            plan = Plan(full=())
+            eager, compiled = runs.ask(replace(plan, eager=ALL), plan)
         reads = (eager.exact.reads or None) if eager.exact is not None else None
-        self._last = replace(conditions, replay=reads)
+        self._last, self._eager = replace(conditions, replay=reads), None if broken else eager.exact
         confirming = Confirming(replace(runs, conditions=self._last), draws=eager.draws, place=self._place)
         for outcome in (eager, compiled):
             if outcome.ending is not Ending.SAME or outcome.exact is None:
@@ -106,7 +143,7 @@ class ExactRuns:
         assert eager.exact is not None and compiled.exact is not None
         if compiled.exact.calls == 0 or not compiled.attempted:
             return Answer(aside="nothing was compiled", runs=self.runs)
-        seen = compared(eager.exact, compiled.exact)
+        seen = compared(eager.exact, compiled.exact, Noise(rounds=conditions.aot))
         if seen == Comparison() and not conditions.modules and compiled.exact.packages:
             return self._compared(text, replace(conditions, modules=tuple(compiled.exact.packages)))
         end = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 
 from minimizer.engine.between.answer import Found
 from minimizer.engine.between.difference import Change, states_at
@@ -26,15 +27,24 @@ def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
         return "skipped_handler"
     if named.kind == "process":
         return "leaked_state"
+    if (
+        found.conditions.aot
+        and difference.look.event == "backward exit"
+        and named.eager
+        and not _is_given(named.compiled)
+    ):
+        return "lost_gradient"
     if difference.look.event == "backward exit":
         return "lost_mutation" if _is_data(named) and named.lacks else "late_read"
-    if found.is_reused and runs.cures(text, found, {**found.plan, "config": HOOKS}):
+    if found.is_reused and runs.cures(text, found, replace(found.plan, config=HOOKS)):
         return "missed_hook"
     state = [change for change in difference.changes if _is_data(change)]
     is_held = any(change.kind != "Tensor" and change.field != "state" for change in state)
-    if found.is_reused and found.is_cured_by_reset and not is_held:
+    # Of a mutation that is lost the call itself may know; where it returns something else as well, it has gone another way.
+    takes_other_way = not is_held or (not named.lacks and any(change.is_result for change in difference.changes))
+    if found.is_reused and found.is_cured_by_reset and takes_other_way:
         return "stale_guard"
-    if "nested_compile_region" in text and runs.cures(text, found, {**found.plan, "regions": False}):
+    if "nested_compile_region" in text and runs.cures(text, found, replace(found.plan, regions=False)):
         return "stale_guard"
     if any(_is_reordered(change, found) for change in state):
         return "wrong_order"
@@ -56,6 +66,10 @@ def _moves_items(found: Found) -> bool:
         for path, entry in before.items()
         if not path.startswith(OF_PROCESS)
     )
+
+
+def _is_given(entry: Entry) -> bool:
+    return entry.get("type", "NoneType") != "NoneType"
 
 
 def _is_data(change: Change) -> bool:

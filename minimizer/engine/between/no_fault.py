@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from minimizer.engine.between import other_arithmetic
 from minimizer.engine.between.answer import Found
 from minimizer.engine.between.difference import agree_at
@@ -23,7 +25,8 @@ def is_by_library(runs: ScriptRuns, found: Found) -> bool:
     """Whether eager returns something else there once torch's own modules are told that they are compiled."""
     if not found.difference.is_of_results:
         return False
-    log = runs.log({**found.plan, "eager": ALL, "library": True})
+    as_compiled = replace(runs, conditions=replace(runs.conditions, library=True))
+    log = as_compiled.log(replace(found.plan, eager=ALL))
     return log is not None and not agree_at(found.eager, log, found.difference)
 
 
@@ -36,7 +39,7 @@ def _is_of_backend(runs: ScriptRuns, found: Found) -> bool:
     raised = next((c for c in found.difference.changes if c.path == "raised"), None)
     if raised is None or not raised.compiled.get("value"):
         return False
-    (outcome,) = runs.ask({**found.plan, "own_backend": True})
+    (outcome,) = runs.ask(replace(found.plan, own_backend=True))
     if outcome.exact is None:
         return outcome.ending is not Ending.TIMEOUT
     look = found.difference.look
@@ -51,10 +54,10 @@ def _is_other_arithmetic(runs: ScriptRuns, found: Found) -> bool:
     if not difference.is_arithmetic or (found.is_reused and not found.shown):
         return False  # code whose earlier calls were equal to the bit computes like eager
     whole = 0 if difference.look.event == "end" else difference.look.unit
-    plan = {**found.plan, "whole": whole}
+    plan = replace(found.plan, whole=whole)
     units = sorted(_units(found) | {difference.look.unit})
-    asked = [{**plan, "eager": ALL}, plan]
-    asked += [{**plan, "redrawn": {"seed": seed, "units": units}} for seed in other_arithmetic.SEEDS]
+    asked = [replace(plan, eager=ALL), plan]
+    asked += [replace(plan, redrawn={"seed": seed, "units": units}) for seed in other_arithmetic.SEEDS]
     eager, compiled, *redrawn = runs.logs(*asked)
     logs = [log for log in redrawn if log is not None]
     if eager is None or compiled is None or len(logs) < len(redrawn):

@@ -20,6 +20,10 @@ MOVES, WRITTEN, VOLATILE = (
     excused("exact_volatile").rule,
 )
 """Rules by which a difference is no evidence, as they are counted."""
+ROUNDS = excused("aot_rounds").rule
+FLOATING = re.compile(r"^torch\.(float|bfloat|complex)")
+FRACTION = re.compile(r"[-+]?(?:\d+\.\d*|\d*\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
+"""A number in a text that is not an integer."""
 Excused = Counter[tuple[str, str]]
 """How often a rule was applied to an object: by (rule, path)."""
 _PARENT = re.compile(
@@ -35,7 +39,9 @@ class Noise:
     What moves before the script's end says nothing of the end, where all finalizers have run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, rounds: bool = False) -> None:
+        self.rounds = rounds
+        """Whether one side may round otherwise: then floating numbers are no evidence, nor is anything that they may decide."""
         self._fields: dict[bool, dict[str, set[str]]] = {True: {}, False: {}}
         """By whether it is the look at the end: the fields that move, by path."""
         self._volatile: dict[bool, set[str]] = {True: set(), False: set()}
@@ -73,7 +79,7 @@ class Noise:
 
     def without_moments(self) -> Noise:
         """The same noise for smaller scripts, which have other moments: without `ends_at`."""
-        noise = Noise()
+        noise = Noise(rounds=self.rounds)
         noise._fields, noise._volatile, noise._written = self._fields, self._volatile, self._written
         return noise
 
@@ -86,6 +92,8 @@ class Noise:
 
     def _rule(self, path: str, one: State, two: State, *, is_end: bool) -> str:
         mine, theirs = one.get(path, {}), two.get(path, {})
+        if self.rounds and (is_arithmetic(mine, theirs) or _is_text_of_numbers(mine, theirs)):
+            return ROUNDS
         moving = self._fields[is_end].get(path, set())
         differing = {name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)}
         if moving and (moving & WHOLE or differing <= (moving | (VALUES if moving & VALUES else set()))):
@@ -101,6 +109,26 @@ class Noise:
 
     def __len__(self) -> int:
         return len(self._fields[True]) + len(self._fields[False])
+
+
+def is_arithmetic(eager: Entry, compiled: Entry) -> bool:
+    """Whether nothing but the values of floating numbers differs."""
+    if not eager or not compiled:
+        return False
+    differing = {name for name in {*eager, *compiled} if eager.get(name) != compiled.get(name)}
+    if FLOATING.match(eager.get("dtype", "")):
+        return differing <= VALUES
+    return (eager.get("type") or compiled.get("type")) in ("float", "complex") and differing == {"value"}
+
+
+def _is_text_of_numbers(eager: Entry, compiled: Entry) -> bool:
+    """Whether two texts are the same but for numbers that are no integers."""
+    one, two = eager.get("value", ""), compiled.get("value", "")
+    return (
+        one != two
+        and {**eager, "value": ""} == {**compiled, "value": ""}
+        and FRACTION.sub("", one) == FRACTION.sub("", two)
+    )
 
 
 def _is_position(path: str) -> bool:

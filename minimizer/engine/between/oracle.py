@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from minimizer.engine.between.answer import Found
 from minimizer.engine.between.assertion import claims
@@ -20,11 +19,13 @@ from minimizer.engine.between.difference import (
 from minimizer.engine.between.drawn import reseeded
 from minimizer.engine.between.script_runs import ALL
 from minimizer.engine.child.exact_log import ExactLog
-from minimizer.engine.child.executor import EXACT, Executor
+from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.oracle.timeouts import trial_timeout
 from minimizer.engine.reduce.python import Source
-from minimizer.engine.reduce.python.seeds import hold, states
+from minimizer.engine.reduce.python.seeds import holds, states
+from minimizer.engine.reduce.python.side_by_side import until_one_fails
+from minimizer.inside.questions import ExactRequest
 from minimizer.report.model import Mechanism
 
 CLOSE = list(range(1, 17))
@@ -84,61 +85,76 @@ class ExactOracle:
         self._executor, self._path, self._target, self._noise = (
             executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
-        self._eager: dict[str, Any] = {"eager": ALL, "library": found.conditions.library}
+        self._library, self._aot = found.conditions.library, found.conditions.aot
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
         self._modules = found.conditions.modules
         self._slowest = 0.0
         self._states = states()
 
-    def check(self, candidates: Sequence[Source]) -> list[bool]:
-        """Whether each of the scripts shows the fault; one that draws from a random state that it does not set, from several."""
-        return hold(candidates, self._judge)
+    @property
+    def backend(self) -> str:
+        """The simplest backend that shows the fault."""
+        return "aot_eager" if self._aot else "eager"
 
-    def _judge(self, texts: Sequence[str]) -> tuple[list[bool], list[bool]]:
-        """Whether each text shows the fault, all its runs from one more random state, and whether it draws in eager."""
-        starts = [{"text": text, "state": next(self._states)} for text in texts]
-        eager = self._run(starts, **self._eager)
-        rest = [i for i, outcome in enumerate(eager) if (log := _log(outcome)) is not None and log.calls > 0]
-        replays = [{**starts[i], "replay": _reads(eager[i])} for i in rest]
-        compiled = dict(zip(rest, self._run(replays), strict=True))
-        both = {i: (_log(eager[i]), _log(outcome)) for i, outcome in compiled.items() if outcome.attempted}
-        logs = {i: (one, two) for i, (one, two) in both.items() if one is not None and two is not None}
-        differences = {i: first_difference(*pair, self._noise) for i, pair in logs.items()}
-        unsure = [i for i, difference in differences.items() if difference is not None and difference.is_of_results]
-        told = [{**starts[i], "replay": _reads(eager[i])} for i in unsure]
-        for i, outcome in zip(unsure, self._run(told, eager=ALL, library=True), strict=True):
-            as_compiled, difference = _log(outcome), differences[i]
-            if as_compiled is not None and difference is not None and agree_at(logs[i][1], as_compiled, difference):
-                differences[i] = None  # eager computes the same where it chooses like compiled code
-        shown = [
-            self._target.is_met(differences.get(i)) and (not self._has_name or _has_name(*logs[i]))
-            for i in range(len(texts))
-        ]
-        return shown, [outcome.draws for outcome in eager]
+    def check(self, candidates: Sequence[Source]) -> Sequence[bool | None]:
+        """Whether each of the scripts shows the fault, until one does; one that draws from a random state that it does not set, from several."""
+        return until_one_fails(candidates, lambda one: holds(one, self._judge), self._executor.jobs)
+
+    def _judge(self, text: str) -> tuple[bool, bool]:
+        """Whether a text shows the fault, all its runs from one more random state, and whether it draws in eager."""
+        start = self._request(text)
+        eager = self._run(self._in_eager(start))
+        return self._shows(start, eager), eager.draws
+
+    def _shows(self, start: ExactRequest, eager: Outcome) -> bool:
+        one, start = _log(eager), replace(start, replay=_reads(eager))
+        if one is None or not one.calls:
+            return False
+        compiled = self._run(start)
+        two = _log(compiled)
+        if not compiled.attempted or two is None:
+            return False
+        difference = first_difference(one, two, self._noise)
+        if difference is not None and difference.is_of_results:
+            as_compiled = _log(self._run(replace(start, eager=ALL, library=True)))
+            if as_compiled is not None and agree_at(two, as_compiled, difference):
+                return False  # eager computes the same where it chooses like compiled code
+        return self._target.is_met(difference) and (not self._has_name or _has_name(one, two))
 
     def steady_at_end(self, text: str, changes: Sequence[Change]) -> list[Change]:
         """What eager sees there also where the script draws other random numbers."""
-        (other,) = self._run([{"text": reseeded(text), "state": next(self._states)}], **self._eager)
+        other = self._run(self._in_eager(self._request(reseeded(text))))
         log = _log(other)
         state = end_of(log) if log is not None else {}
         return [change for change in changes if not other.draws or state.get(change.path, {}) == change.eager]
 
     def logs(self, text: str) -> tuple[ExactLog, ExactLog] | None:
         """The logs of a script without the compiler and with it; None if either run does not end well."""
-        start = {"text": text, "state": next(self._states)}
-        (eager,) = self._run([start], **self._eager)
-        (compiled,) = self._run([{**start, "replay": _reads(eager)}])
+        start = self._request(text)
+        eager = self._run(self._in_eager(start))
+        compiled = self._run(replace(start, replay=_reads(eager)))
         one, two = _log(eager), _log(compiled)
         return (one, two) if one is not None and two is not None else None
 
-    def _run(self, requests: Sequence[dict[str, Any]], **fields: Any) -> list[Outcome]:
-        common = {"script": str(self._path), "args": [], "full": CLOSE, "modules": self._modules, **fields}
-        outcomes = self._executor.judge(
-            [{**common, **request} for request in requests], timeout=trial_timeout(self._slowest), op=EXACT
-        ) if requests else []  # fmt: skip
-        self._slowest = max([self._slowest, *(o.seconds for o in outcomes if o.ending is Ending.SAME)])
-        return outcomes
+    def _request(self, text: str) -> ExactRequest:
+        """A compiled run, from another random state than those before."""
+        return ExactRequest(
+            text=text,
+            script=str(self._path),
+            full=CLOSE,
+            modules=self._modules,
+            aot=self._aot,
+            state=next(self._states),
+        )
+
+    def _in_eager(self, request: ExactRequest) -> ExactRequest:
+        return replace(request, eager=ALL, library=self._library)
+
+    def _run(self, request: ExactRequest) -> Outcome:
+        (outcome,) = self._executor.judge([request], timeout=trial_timeout(self._slowest))
+        self._slowest = max(self._slowest, outcome.seconds if outcome.ending is Ending.SAME else 0.0)
+        return outcome
 
 
 def _log(outcome: Outcome) -> ExactLog | None:

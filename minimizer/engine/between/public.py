@@ -1,4 +1,4 @@
-"""Rewrites a script for the repro of a fault between graphs: backend ``eager`` at every entry to the compiler."""
+"""Rewrites a script for the repro of a fault between graphs: the simplest backend that shows it at every entry to the compiler."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NAMES = ("f", "compiled")
 """Names for the result of an entry to which the script gives none."""
 
 
-def on_eager(text: str) -> str:
-    """The script with ``backend="eager"`` in place of its own backends, modes and options."""
+def with_backend(text: str, backend: str) -> str:
+    """The script with this backend in place of its own backends, modes and options."""
     tree = ast.parse(text)
     names = imported(tree)
 
@@ -22,12 +22,12 @@ def on_eager(text: str) -> str:
         def visit_Call(self, node: ast.Call) -> ast.Call:
             self.generic_visit(node)
             if full_name(node.func, names) == ENTRY or is_method(node.func, names):
-                return _with_backend(node)
+                return _with_backend(node, backend)
             return node
 
         def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
             self.generic_visit(node)
-            node.decorator_list = [_decorator(d, full_name(d, names)) for d in node.decorator_list]
+            node.decorator_list = [_decorator(d, full_name(d, names), backend) for d in node.decorator_list]
             return node
 
     return ast.unparse(ast.fix_missing_locations(Entries().visit(tree))) + "\n"
@@ -65,11 +65,11 @@ def _with_name_for(statement: ast.stmt, entry: ast.Call, name: str) -> ast.stmt:
     return named
 
 
-def _decorator(node: ast.expr, name: str) -> ast.expr:
-    return _with_backend(ast.Call(func=node, args=[], keywords=[])) if name == ENTRY else node
+def _decorator(node: ast.expr, name: str, backend: str) -> ast.expr:
+    return _with_backend(ast.Call(func=node, args=[], keywords=[]), backend) if name == ENTRY else node
 
 
-def _with_backend(call: ast.Call) -> ast.Call:
+def _with_backend(call: ast.Call, backend: str) -> ast.Call:
     kept = [word for word in call.keywords if word.arg not in CHOICES]
-    call.keywords = [*kept, ast.keyword(arg="backend", value=ast.Constant(value="eager"))]
+    call.keywords = [*kept, ast.keyword(arg="backend", value=ast.Constant(value=backend))]
     return call

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from minimizer.engine.child.exact_log import ExactLog
-from minimizer.engine.child.executor import EXACT, Executor
+from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.inside.questions import Conditions, ExactRequest, Plan
 
 ALL = (1, None)
 """(first, last) call to run without the compiler, numbered from 1: here all of them."""
-Plan = dict[str, Any]
-"""The fields of an `ExactRequest` in which a run differs from others under the same conditions."""
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What all runs of a comparison share."""
-
-    library: bool = False
-    """Whether eager calls choose and compute like compiled ones: see `ExactRequest`."""
-    replay: str | None = None
-    """What the script reads of the machine, which an earlier run read; None to read the machine."""
-    modules: tuple[str, ...] = ()
-    """Modules of packages that are looked at like the script's own: those that Dynamo traces."""
-    state: int = 0
-    """The random state from which the runs start."""
 
 
 class Children:
@@ -39,10 +23,11 @@ class Children:
         self.made = 0
 
     def ask(self, text: str, conditions: Conditions, plans: Sequence[Plan]) -> list[Outcome]:
-        """Run a text once for each plan, side by side; a plan may replace a condition."""
+        """Run a text once for each plan, side by side."""
         self.made += len(plans)
-        common = {"text": text, "script": str(self._path), "args": [], **asdict(conditions)}
-        return self._executor.judge([{**common, **plan} for plan in plans], timeout=self.timeout, op=EXACT)
+        path, common = str(self._path), vars(conditions)
+        requests = [ExactRequest(text=text, script=path, **common, **vars(plan)) for plan in plans]
+        return self._executor.judge(requests, timeout=self.timeout)
 
 
 @dataclass(frozen=True)

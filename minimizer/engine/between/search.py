@@ -21,7 +21,7 @@ from minimizer.engine.between.drawn import CHECK, run_twice
 from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.between.mechanism import mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
-from minimizer.engine.between.public import named_entries, on_eager
+from minimizer.engine.between.public import named_entries, with_backend
 from minimizer.engine.between.workaround import find_workaround
 from minimizer.engine.between.wrapper_effect import told, wrapper_effect
 from minimizer.engine.checkpoint import keep_repro
@@ -29,10 +29,11 @@ from minimizer.engine.child.exact_log import Glance, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
+from minimizer.engine.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of, shorter
 from minimizer.engine.reduce.python.seeds import seeded
 from minimizer.engine.reduce.words import said
-from minimizer.engine.reserve import BLAME_SHARE, WRITE_SECONDS, to_finish, to_verify
+from minimizer.engine.reserve import to_finish, to_verify
 from minimizer.engine.survey.cases import Settled
 from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.constructs import construct_of
@@ -42,7 +43,7 @@ from minimizer.errors import BudgetExceeded
 from minimizer.report import culprit
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, HistoryStep, Mechanism, Reduction, Reproducibility
-from minimizer.vocabulary import Reason, Stage, Status, Step
+from minimizer.vocabulary import Reason, Status, Step
 
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 PASSES = (passes.operations, passes.objects, shorter.statements)
@@ -152,10 +153,10 @@ class BetweenGraphs:
         self._raised = (raised.eager.get("value", ""), raised.compiled.get("value", "")) if raised else ("", "")
         report.failure = Failure(
             kind=words.kind_of(found.difference),
-            stage=Stage.DYNAMO,
+            stage=found.stage,
             message=words.message(found),
-            signature=f"between graphs: {words.object_of(named)} {named.field}",
-            object=words.object_of(named),
+            signature=f"between graphs: {words.object_in(found.difference)} {named.field}",
+            object=words.object_in(found.difference),
             source=self._source(look),
             reproducibility=Reproducibility(failed=2, runs=2),
         )
@@ -167,8 +168,10 @@ class BetweenGraphs:
         failure, named = self._report.failure, found.difference.first
         assert failure is not None
         failure.mechanism = mechanism
-        failure.signature = f"between graphs: {mechanism} {words.object_of(named)} {named.field}"
-        self._report.culprits = [Culprit(what=words.what(mechanism, named), source=failure.source)]
+        failure.signature = f"between graphs: {mechanism} {words.object_in(found.difference)} {named.field}"
+        self._report.culprits = [
+            Culprit(what=words.what(mechanism, words.object_in(found.difference)), source=failure.source)
+        ]
         self._journal.event("failure", failure=failure.model_dump(mode="json"))
 
     def _blame(self, reduced: Source) -> None:
@@ -178,6 +181,8 @@ class BetweenGraphs:
         promise = broken_promise(reduced.tree)
         if promise is not None:
             self._report.culprits[0].what = f"{promise[0]}, a promise that the script does not keep"
+        if failure.mechanism == "lost_gradient":
+            return  # the backward that should give it is known
         line = promise[1] if promise is not None else culprit_line(reduced.tree, failure.object)
         construct = construct_of(reduced.tree, failure.message) if failure.mechanism in BY_CONSTRUCT else None
         if promise is None and construct is not None:
@@ -239,7 +244,7 @@ class BetweenGraphs:
     def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
         report, journal = self._report, self._journal
         assert report.reduction is not None
-        plain = on_eager(reduced.text)
+        plain = with_backend(reduced.text, oracle.backend)
         for script in dict.fromkeys((named_entries(plain), plain)):
             for text in self._asserted(script, oracle):
                 repro = self._written(text)

@@ -24,6 +24,7 @@ MECHANISMS = {
     "skipped_handler": "an exception handler that is skipped",
     "missed_hook": "a hook that does not run ({what})",
     "late_read": "state that backward reads, frozen at the time of the forward ({what})",
+    "lost_gradient": "a gradient that is lost ({what})",
     "wrong_constant": "a value of Python that is computed otherwise ({what})",
 }
 
@@ -33,15 +34,26 @@ def kind_of(difference: Difference) -> Kind:
     raised = next((c for c in difference.changes if c.path == "raised"), None)
     if raised is not None:
         return Kind.RUNTIME_ERROR if raised.compiled.get("value") else Kind.MISSING_ERROR
-    if ".grad" in difference.first.path:
+    if ".grad" in difference.first.path or is_gradient(difference):
         return Kind.WRONG_GRADIENT
     if difference.first.field in METADATA:  # other values follow from another shape or dtype
         return Kind.WRONG_METADATA
     return Kind.WRONG_OUTPUT
 
 
+def is_gradient(difference: Difference) -> bool:
+    """Whether it is a gradient that a backward returns: ``torch.autograd.grad`` does, ``backward()`` returns nothing."""
+    return difference.look.event == "backward exit" and difference.first.is_result
+
+
+def object_in(difference: Difference) -> str:
+    """The object that differs first, by a name that a reader of the script knows."""
+    named = object_of(difference.first)
+    return named.replace("the call returns", "torch.autograd.grad returns", 1) if is_gradient(difference) else named
+
+
 def object_of(change: Change) -> str:
-    """The object that differs, by a name that a reader of the script knows."""
+    """The object that differs, by such a name."""
     return object_at(change.path)
 
 
@@ -64,9 +76,9 @@ def object_at(path: str) -> str:
     return "what the call returns" + path.removeprefix("result") if path.startswith("result") else path
 
 
-def what(mechanism: str, change: Change) -> str:
-    """The fault in a few words."""
-    return MECHANISMS[mechanism].format(what=object_of(change))
+def what(mechanism: str, named: str) -> str:
+    """The fault in a few words; ``named``: the object that differs."""
+    return MECHANISMS[mechanism].format(what=named)
 
 
 def message(found: Found) -> str:
@@ -78,9 +90,9 @@ def message(found: Found) -> str:
     lengths = [side.get("length", "") for side in (change.eager, change.compiled)]
     if all(length.isdecimal() for length in lengths) and lengths[0] != lengths[1]:
         one, two = (counted(int(length), "entry").replace("entrys", "entries") for length in lengths)
-        return f"{when[0].upper()}{when[1:]} the {change.kind} {object_of(change)} has {one} in eager, {two.split()[0]} compiled{also}."
+        return f"{when[0].upper()}{when[1:]} the {change.kind} {object_in(difference)} has {one} in eager, {two.split()[0]} compiled{also}."
     one, two = shown(change.eager, change.field), shown(change.compiled, change.field)
-    return f"{when[0].upper()}{when[1:]}, {object_of(change)}: {one} in eager, {two} compiled{also}."
+    return f"{when[0].upper()}{when[1:]}, {object_in(difference)}: {one} in eager, {two} compiled{also}."
 
 
 def moment(look: Look) -> str:

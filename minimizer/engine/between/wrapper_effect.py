@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from minimizer.engine.between.difference import COURSE, end_of
 from minimizer.engine.between.exact_runs import ExactRuns
@@ -17,6 +17,7 @@ from minimizer.engine.between.noise import upwards
 from minimizer.engine.between.script_runs import ALL
 from minimizer.engine.between.words import object_at
 from minimizer.engine.child.exact_log import Entry, ExactLog, Glance
+from minimizer.inside.questions import Plan
 
 WRAPPER = re.compile(r"\._orig_mod(?=[.\[]|$)|\b_orig_mod\.")
 """What a wrapper adds to the path of what is below it, and to names."""
@@ -60,14 +61,14 @@ class Effect:
 
 def wrapper_effect(runs: ExactRuns, text: str) -> Effect | None:
     """What a script of which exact runs were compared does otherwise for the wrappers; None if nothing, or it is not known."""
-    bare, wrapped = runs.ends(text, {"bare": True}, {"eager": ALL, "through": []})
+    sides = Plan(bare=True), Plan(eager=ALL, through=())
+    bare, wrapped = runs.ends(text, *sides)
     if bare is None or wrapped is None or not wrapped.glances:
         return None
     seen = differences(bare, wrapped)
     if not seen:
         return None
-    live = {"moved": True, "replay": None}
-    again = runs.ends(text, {"bare": True, **live}, {"eager": ALL, "through": [], **live})
+    again = runs.ends(text, *(replace(side, moved=True) for side in sides), is_live=True)
     if again[0] is None or again[1] is None:
         return None
     once_more = differences(again[0], again[1])
@@ -103,7 +104,7 @@ def _to_blame(
         return
     tried = glances[:MOST_LINES]
     keys = [*([glance.key] for glance in tried), [glance.key for glance in glances]]
-    logs = runs.ends(text, *({"eager": ALL, "through": key} for key in keys))
+    logs = runs.ends(text, *(Plan(eager=ALL, through=key) for key in keys))
     cured = [log is not None and not steady.keys() & differences(bare, log).keys() for log in logs]
     yield from (glance for glance, is_cured in zip(tried, cured, strict=False) if is_cured)
     if cured[-1] and not any(cured[:-1]):

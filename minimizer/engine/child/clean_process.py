@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minimizer.engine.child.untrusted import tail
-from minimizer.sandbox import KILLED, Sandbox
+from minimizer.engine.trouble import Death, Rule, rule_for
+from minimizer.sandbox import Sandbox
 
 OUTPUT_BYTES = 256 << 10
 """Bytes read from the end of a run's output. An assertion's message comes last and begins with its evidence: two
 tensors of a thousand elements take ten or twenty kilobytes each."""
 FILE_BYTES = 8 << 30
-KILLED_EACH_TIME = "was killed with SIGKILL each time: by the kernel for want of memory, or by itself"
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class CleanRun:
     seconds: float
 
     @property
-    def was_killed(self) -> bool:
-        """Whether SIGKILL ended it: most often the kernel, for want of memory."""
-        return self.status in KILLED
+    def rule(self) -> Rule:
+        """The rule by which its end is laid to the program, to the machine or to nobody."""
+        return rule_for(Death.by_status(self.status, self.output))
 
     @property
     def last_line(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import queue
-import signal
 import subprocess
 import threading
 import time
@@ -24,16 +23,13 @@ from minimizer.engine.child.protocol import Phase, Ready, Stacks
 from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import CROWDED, Action, Watchdog, crowding
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
-from minimizer.errors import ChildFailed, Unanswered, WorkerTrouble
-from minimizer.sandbox import KILLED
+from minimizer.engine.patience import CHILD_ANSWER_SECONDS, CHILD_END_SECONDS, CHILD_START_SECONDS
+from minimizer.engine.trouble import KILLED, Death, Fault, rule_for
+from minimizer.errors import Cancelled, ChildFailed, Unanswered, WorkerTrouble
+from minimizer.inside.questions import Question, Request
 
 INSIDE = Path(__file__).parents[2] / "inside"
-START_SECONDS = 300.0
-"""How long importing torch may take: seconds, but minutes on a machine that has too much to do."""
-ANSWER_SECONDS = 300.0
 POLL_SECONDS = 0.2
-END_SECONDS = 10.0
-"""How long a zygote may take to end once its pipe has: no time, unless the machine has too much to do."""
 HEARD: dict[str, type[Phase | Stacks]] = {"phase": Phase, "stacks": Stacks}
 """The messages that a watchdog goes by."""
 HOLDER = "the holder of the graph"
@@ -62,7 +58,7 @@ class Life:
         if self.was_killed:
             raise WorkerTrouble(f"{who} was killed, for want of memory most often")
         if self.is_end_unknown:
-            raise WorkerTrouble(f"{who} was gone, and had not ended within {END_SECONDS:.0f} s")
+            raise WorkerTrouble(f"{who} was gone, and had not ended within {CHILD_END_SECONDS:.0f} s")
 
 
 @dataclass
@@ -126,7 +122,7 @@ class Connection:
         listening = (from_child, self._process, self._life, self._tasks)
         self._listener = threading.Thread(target=self._listen, args=listening, daemon=True)
         self._listener.start()
-        message = self.next(starting, START_SECONDS)
+        message = self.next(starting, CHILD_START_SECONDS)
         if message is None or message.get("message", {}).get("type") != "ready":
             said = str(message["message"].get("message", "")) if message and "message" in message else ""
             self._stop()
@@ -167,8 +163,10 @@ class Connection:
                 os.close(self._to_child)
                 self._to_child = -1
 
-    def send(self, op: str, request: Message, timeout: float) -> Task:
+    def send(self, request: Request, timeout: float, room: Message | None = None) -> Task:
         """Hand in a task, which may take so many seconds; the child is started again first if it died.
+
+        ``room``: fields of the room that a run of a script has to itself.
 
         Raises:
             WorkerTrouble: the child was killed meanwhile, and not by us.
@@ -186,18 +184,19 @@ class Connection:
             task,
             "the child",
             {
+                **request.message(),
                 "id": task.number,
-                "op": op,
+                "op": request.task,
                 "timeout": timeout,
                 "folder": str(self._logs),
                 "cwd": str(self._work),
-                "memory": self.place.memory_bytes,
-                **request,
+                "memory": request.memory or self.place.memory_bytes,
+                **(room or {}),
             },
         )
         return task
 
-    def ask(self, task: Task, question: Message) -> Message:
+    def ask(self, task: Task, question: Question) -> Message:
         """Ask a held survey something and wait for its answer.
 
         Raises:
@@ -207,11 +206,13 @@ class Connection:
         """
         number = self.number()
         with task.asking:
-            self._write_to(task, HOLDER, {"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question})
-            while (message := self.next(task, ANSWER_SECONDS)) is not None:
+            self._write_to(
+                task, HOLDER, {"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question.message()}
+            )
+            while (message := self.next(task, CHILD_ANSWER_SECONDS)) is not None:
                 if "end" in message:
                     # What is held does not kill itself.
-                    if parse(protocol.End, message["end"]).signal == signal.SIGKILL:
+                    if rule_for(Death(parse(protocol.End, message["end"]).signal)) is KILLED:
                         raise WorkerTrouble(f"{HOLDER} was killed, for want of memory most often")
                     raise ChildFailed(f"{HOLDER} is gone")
                 body = message["message"]
@@ -222,8 +223,9 @@ class Connection:
         task.life.refuse_trouble(HOLDER)
         if task.life.is_over.is_set():
             raise ChildFailed(f"{HOLDER} is gone")
-        late = f"{HOLDER} has not answered within {ANSWER_SECONDS:.0f} s"
-        raise WorkerTrouble(late) if crowding() > CROWDED else ChildFailed(late)
+        late = f"{HOLDER} has not answered within {CHILD_ANSWER_SECONDS:.0f} s"
+        rule = rule_for(Death(is_late=True, is_crowded=crowding() > CROWDED))
+        raise WorkerTrouble(late) if rule.fault is Fault.MACHINE else ChildFailed(late)
 
     def kill(self, task: Task) -> None:
         """End a task. Harmless when it is over, or the child is."""
@@ -243,7 +245,7 @@ class Connection:
         try:
             self._write(message)
         except ChildFailed:
-            deadline = time.monotonic() + ANSWER_SECONDS
+            deadline = time.monotonic() + CHILD_ANSWER_SECONDS
             while not task.life.is_over.wait(POLL_SECONDS) and time.monotonic() < deadline:
                 self._watch()
             self._watch()  # a child that was ended at the end of the budget was ended by the job itself
@@ -276,20 +278,28 @@ class Connection:
                     task.messages.put_nowait(line)
         if not line.endswith(b"\n") and len(line) < protocol.MAX_LINE:  # it is the pipe that has ended
             try:
-                process.wait(END_SECONDS)  # how it ended by itself cannot be told once it was killed by us
+                process.wait(CHILD_END_SECONDS)  # how it ended by itself cannot be told once it was killed by us
             except subprocess.TimeoutExpired:
                 life.is_end_unknown = not life.is_ended_by_us
-        life.was_killed = process.returncode in KILLED and not life.is_ended_by_us
+        life.was_killed = rule_for(Death.by_status(process.returncode, is_by_us=life.is_ended_by_us)) is KILLED
         self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
         life.is_over.set()
         for task in list(tasks.values()):
             task.wake()
 
-    def next(self, task: Task, timeout: float, watchdog: Watchdog | None = None) -> Message | None:
-        """The next message of a task; None when it took too long or the child is gone."""
+    def next(
+        self, task: Task, timeout: float, watchdog: Watchdog | None = None, over: threading.Event | None = None
+    ) -> Message | None:
+        """The next message of a task; None when it took too long or the child is gone.
+
+        Raises:
+            Cancelled: ``over`` was set, since nobody needs the answer any more.
+        """
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             self._watch()
+            if over is not None and over.is_set():
+                raise Cancelled("the run is not needed any more")
             if watchdog is not None and (action := watchdog.due()) is not None:
                 self._write_to(task, "the child", {"op": action.value, "to": task.number})
             try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minimizer.engine.child.gate import Gate
+from minimizer.engine.child.headers import NO_HEADERS, USER, Headers
 from minimizer.sandbox import COMPILER_VARIABLES, Sandbox
 
 NAMES_PASSED = (
@@ -44,6 +45,8 @@ class Place:
     """Those of ``read`` that are editable installs of the interpreter: a clean process imports them like all others of its packages."""
     is_local: bool = False
     """Whether who has sent the script owns this machine too, and may be told what lies on it."""
+    headers: Headers = NO_HEADERS
+    """Those of the interpreter's torch, once that is known."""
     gate: Gate = field(default_factory=Gate, compare=False)
     """Passed by every run of the script and every trial, so that one can be alone on the GPU."""
 
@@ -98,8 +101,8 @@ class Place:
             **passed,
             "HOME": str(home or self.folder("home")),
             "TMPDIR": str(home or self.folder("tmp")),
-            "USER": "minimizer",
-            "LOGNAME": "minimizer",
+            "USER": USER,
+            "LOGNAME": USER,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONWARNINGS": "ignore",
             "TORCHINDUCTOR_CACHE_DIR": str(cache),
@@ -117,7 +120,7 @@ class Place:
     def plain_environment(self, home: Path) -> dict[str, str]:
         """The environment of a plain run: without any setting of ours that could change what the script does."""
         passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
-        own = {"HOME": str(home), "TMPDIR": str(home), "USER": "minimizer", "LOGNAME": "minimizer"}
+        own = {"HOME": str(home), "TMPDIR": str(home), "USER": USER, "LOGNAME": USER}
         return {"PATH": os.defpath, **passed, **own, **self.env}
 
     def redacted(self, text: str) -> str:

@@ -5,12 +5,12 @@ The executor does not interpret outcomes; `oracle` does. All messages of the chi
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from minimizer.engine.child.bounded import parse
@@ -21,16 +21,11 @@ from minimizer.engine.child.protocol import End, Finished, Held, Phase, Ready
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.watchdog import Watchdog
-from minimizer.engine.child.wire import Message
 from minimizer.engine.pace import Pace
+from minimizer.engine.patience import CHILD_LATE_SECONDS
+from minimizer.engine.trouble import Again, Death, rule_for
 from minimizer.errors import ChildFailed, WorkerTrouble
-
-JUDGE = "judge"
-"""The task that compiles a candidate and compares it with eager."""
-RERUN, EXACT = "rerun", "exact_run"
-"""Tasks that run a whole script."""
-LATE_SECONDS = 30.0
-"""How long the child may take, after a task's time, to say that it has ended it."""
+from minimizer.inside.questions import ExactRequest, Request, ScriptRequest, SurveyRequest, Switched, TrialRequest
 
 GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
@@ -77,21 +72,19 @@ class Executor:
 
     def judge(
         self,
-        requests: Sequence[Message],
+        requests: Sequence[Request],
         *,
         timeout: float,
-        op: str = JUDGE,
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[Outcome]:
         """Run trials, at most ``jobs`` in parallel; their outcomes in order. ``watchdog`` makes one for each."""
-        return [outcomes[-1] for outcomes in self.repeat(requests, timeout=timeout, op=op, watchdog=watchdog)]
+        return [outcomes[-1] for outcomes in self.repeat(requests, timeout=timeout, watchdog=watchdog)]
 
     def repeat(
         self,
-        requests: Sequence[Message],
+        requests: Sequence[Request],
         *,
         timeout: float,
-        op: str = JUDGE,
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[list[Outcome]]:
         """Run trials that may compile several times; for each, the outcomes of all its compilations, at least one.
@@ -101,36 +94,47 @@ class Executor:
         killed is repeated too: one that kills itself does so again, one that others killed most likely runs through.
         """
 
-        def once(request: Message, gate: GateWay) -> list[Outcome]:
+        def once(request: Request, gate: GateWay) -> list[Outcome]:
             with gate(self.watch), suppress(_Killed):
-                return self._trial(request, timeout, op, watchdog, is_last=False)
+                return self._trial(request, timeout, watchdog, is_last=False)
             with gate(self.watch):
-                return self._trial(request, timeout, op, watchdog, is_last=True)
+                return self._trial(request, timeout, watchdog, is_last=True)
 
-        def trial(request: Message) -> list[Outcome]:
+        def trial(request: Request) -> list[Outcome]:
             outcomes = once(request, self.place.gate.beside)
-            if not any(outcome.ran_out_of_memory for outcome in outcomes):
+            if not any(outcome.rule.again is Again.ALONE for outcome in outcomes):
                 return outcomes
             outcomes = once(request, self.place.gate.alone)
-            self.ran_out += any(outcome.ran_out_of_memory for outcome in outcomes)
-            return [o.model_copy(update={"ending": Ending.LOST}) if o.ran_out_of_memory else o for o in outcomes]
+            self.ran_out += any(outcome.rule.again is Again.ALONE for outcome in outcomes)
+            return [outcome.judged if outcome.rule.again is Again.ALONE else outcome for outcome in outcomes]
 
-        if len(requests) == 1:  # a single trial builds its kernels on all cores
-            return [trial({**requests[0], "threads": self.jobs})]
+        if len(requests) == 1:
+            (alone,) = requests
+            if isinstance(alone, Switched) and alone.threads is None:
+                alone = replace(alone, threads=self.jobs)
+            return [trial(alone)]
         with ThreadPoolExecutor(self.jobs) as pool:
             return list(pool.map(trial, requests))
 
-    def survey(self, request: Message, *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
+    def survey(
+        self,
+        request: SurveyRequest,
+        *,
+        timeout: float,
+        watchdog: Watchdog | None = None,
+        over: threading.Event | None = None,
+    ) -> Survey:
         """Run the user's script; returns when it is held, has finished, has died, or the watchdog has ended it.
 
         Raises:
+            Cancelled: ``over`` was set meanwhile; the run was ended.
             WorkerTrouble: the child was killed, most often for want of memory; or it does not say how the run ended.
             ChildFailed: the child exited during the run.
         """
         phase = Phase()
         beside = self.place.gate.beside(self.watch)
-        with beside, self._run_of_script("survey", request, timeout) as task, self._ending(task):
-            while (message := self._connection.next(task, timeout + LATE_SECONDS, watchdog)) is not None:
+        with beside, self._run_of_script(request, timeout) as task, self._ending(task):
+            while (message := self._connection.next(task, timeout + CHILD_LATE_SECONDS, watchdog, over)) is not None:
                 if "end" in message:
                     silence = watchdog.verdict if watchdog is not None else None
                     return Survey(self._connection, task, phase=phase, end=message["end"], silence=silence)
@@ -144,7 +148,7 @@ class Executor:
             task.life.refuse_trouble("the child that ran the script")
             if not task.life.is_over.is_set():
                 raise WorkerTrouble(
-                    f"the child has not said within {timeout + LATE_SECONDS:.0f} s how the script ended"
+                    f"the child has not said within {timeout + CHILD_LATE_SECONDS:.0f} s how the script ended"
                 )
             raise ChildFailed("the child went away while it ran the script")
 
@@ -153,20 +157,21 @@ class Executor:
         return self.place.folder(f"cache-{self._connection.number()}")
 
     def _trial(
-        self, request: Message, timeout: float, op: str, watchdog: Callable[[], Watchdog] | None, *, is_last: bool
+        self, request: Request, timeout: float, watchdog: Callable[[], Watchdog] | None, *, is_last: bool
     ) -> list[Outcome]:
         """Run one trial; raises `_Killed` if it was killed and is not the ``is_last`` attempt."""
         transcript, watching = Transcript(), watchdog() if watchdog is not None else None
-        start = self._run_of_script if op in (RERUN, EXACT) else self._task
+        start = self._run_of_script if isinstance(request, ScriptRequest | ExactRequest) else self._task
         began = time.monotonic()
-        with start(op, request, timeout) as task, self._ending(task):
-            while (message := self._connection.next(task, timeout + LATE_SECONDS, watching)) is not None:
+        with start(request, timeout) as task, self._ending(task):
+            while (message := self._connection.next(task, timeout + CHILD_LATE_SECONDS, watching)) is not None:
                 if "end" in message:
                     end = parse(End, message["end"])
-                    if not is_last and _was_killed(end, watching):
+                    is_by_us = end.timed_out or (watching is not None and watching.verdict is not None)
+                    if not is_last and rule_for(Death(end.signal, is_by_us=is_by_us)).again is Again.SAME:
                         raise _Killed
                     if not end.timed_out:
-                        self._pace.ended(time.monotonic() - began, compiles=op == JUDGE)
+                        self._pace.ended(time.monotonic() - began, compiles=request.task == TrialRequest.task)
                     return transcript.outcomes(message["end"], watching.seen() if watching is not None else None)
                 transcript.hear(message["message"], task.taken)
             if not is_last and (task.life.was_killed or task.life.is_end_unknown):
@@ -183,11 +188,11 @@ class Executor:
             raise
 
     @contextmanager
-    def _task(self, op: str, request: Message, timeout: float) -> Iterator[Task]:
-        yield self._connection.send(op, request, timeout)
+    def _task(self, request: Request, timeout: float) -> Iterator[Task]:
+        yield self._connection.send(request, timeout)
 
     @contextmanager
-    def _run_of_script(self, op: str, request: Message, timeout: float) -> Iterator[Task]:
+    def _run_of_script(self, request: Request, timeout: float) -> Iterator[Task]:
         """Start a task that runs the user's script in a room of its own; it counts as in progress inside the block.
 
         If no other run is in progress, it starts by clearing the files of earlier ones from the sandbox's own ``/tmp``.
@@ -195,7 +200,7 @@ class Executor:
         room = {"rooms": str(self.place.scratch / "rooms"), "origin": str(self.place.origin)}
         with self._starting_run:
             clear = self.place.emptied() if self._runs == 0 else ()
-            task = self._connection.send(op, {**request, **room, "clear": clear}, timeout)
+            task = self._connection.send(request, timeout, room={**room, "clear": clear})
             self._runs += 1
         try:
             yield task
@@ -206,8 +211,3 @@ class Executor:
 
 class _Killed(Exception):
     """A trial was killed by SIGKILL, or the whole child was."""
-
-
-def _was_killed(end: End, watchdog: Watchdog | None) -> bool:
-    """Whether a trial ended by SIGKILL, other than by its timeout or the watchdog."""
-    return end.signal == signal.SIGKILL and not end.timed_out and (watchdog is None or watchdog.verdict is None)

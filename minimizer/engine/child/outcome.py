@@ -10,10 +10,12 @@ from pydantic import Field
 
 from minimizer.engine.child.bounded import Line, Long, Loose, Number, Text
 from minimizer.engine.child.exact_log import ExactLog
+from minimizer.engine.trouble import CONTEXT_LOST, OUT_OF_MEMORY, Death, Fault, Rule, is_starved_compiler, rule_for
 
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
 """Names of the Python files that inductor generates."""
-OUT_OF_MEMORY = "out_of_memory"
+LAST_WORDS = 2000
+"""Characters from the end of the output of a trial that died, which may say why."""
 
 
 class ExceptionInfo(Loose):
@@ -32,6 +34,21 @@ class ExceptionInfo(Loose):
     """The innermost line of library code that ``source`` calls, if it calls a library."""
     device: Literal["", "out_of_memory", "context_lost"] = ""
     """A GPU that is out of memory, or lost to this process (``inside/failures.py``); empty for other errors."""
+
+    @property
+    def has_lost_context(self) -> bool:
+        """Whether the process lost its GPU: kernels run asynchronously, so that the frame that raises says nothing."""
+        return self.device == CONTEXT_LOST
+
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Whether the GPU ran out of memory, which says nothing while processes of ours hold some of it."""
+        return self.device == OUT_OF_MEMORY
+
+    @property
+    def is_of_starved_compiler(self) -> bool:
+        """Whether Inductor's C++ compiler ran out of memory, which is no compile error of the script."""
+        return is_starved_compiler(f"{self.root_type} {self.message}\n{self.root_message}")
 
     @property
     def is_of_torch(self) -> bool:
@@ -173,6 +190,21 @@ class Outcome(Loose):
         return self.verdict is not None and self.verdict.is_layout_only
 
     @property
-    def ran_out_of_memory(self) -> bool:
-        """Whether the GPU ran out of memory, which says nothing about the program while others hold memory too."""
-        return self.exception is not None and self.exception.device == OUT_OF_MEMORY
+    def judged(self) -> Outcome:
+        """This outcome; ``lost`` if its end is laid to the machine."""
+        return self.model_copy(update={"ending": Ending.LOST}) if self.rule.fault is Fault.MACHINE else self
+
+    @property
+    def rule(self) -> Rule:
+        """The rule by which its end is laid to the program, to the machine or to nobody."""
+        said = f"{self.exception.message}\n{self.exception.root_message}" if self.exception is not None else ""
+        has_died = self.ending in (Ending.CRASH, Ending.LOST)
+        return rule_for(
+            Death(
+                signal=self.signal,
+                said=said + self.log[-LAST_WORDS:] * has_died,
+                gpu=self.exception.device if self.exception is not None else "",
+                is_by_us=self.ending is Ending.TIMEOUT,
+                is_silent=self.ending is Ending.LOST,
+            )
+        )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from minimizer.engine.child.environment import Place
+from minimizer.engine.child.headers import kept_in
 from minimizer.options import Options
 from minimizer.sandbox import Sandbox, editable_paths, real_interpreter, runtime_paths
 from minimizer.settings import Settings
@@ -39,12 +40,13 @@ def open_place(
     """
     python = real_interpreter(python)
     home = script.parent.resolve()
+    kept = kept_in()
     packages = editable_paths(python) if is_local else []
     place = Place(
         python=python,
         sandbox=sandbox,
         scratch=scratch,
-        read=[*runtime_paths(python), *packages, home, *binds],
+        read=[*runtime_paths(python), *packages, home, *binds, *([kept] if kept is not None else [])],
         packages=packages,
         is_local=is_local,
         env=environment,

@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from minimizer.engine.child.clean_process import run_clean
 from minimizer.engine.child.connection import INSIDE
 from minimizer.engine.child.environment import Place
+from minimizer.engine.patience import IMPORTS_SECONDS
 from minimizer.errors import MissingTool
 from minimizer.sandbox import found_outside
 
-SECONDS = 30.0
 MOST_TOLD, MOST_REQUIREMENTS, MOST_NAME, MOST_BYTES = 12, 100, 200, 1 << 20
 
 _Text = Annotated[str, StringConstraints(max_length=200)]
@@ -100,7 +100,7 @@ def _ask(script: Path, place: Place, names: Sequence[str], watch: Callable[[], N
         read=[*place.read, INSIDE],
         write=[place.folder("home")],
         environment=place.plain_environment(place.folder("home")),
-        limit=SECONDS,
+        limit=IMPORTS_SECONDS,
         watch=watch,
     )
     if ran.status != 0:

@@ -28,7 +28,12 @@ _WAITS = re.compile(
 _GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
 _ESCAPE = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U00(?:0[0-9a-f]|10)[0-9a-f]{4}")
 _OURS = "minimizer/inside/"
-_LAST_WORDS = re.compile(r"^terminate called|^libc\+\+abi|\bAssertion .* failed|index out of bounds")
+HEAP = re.compile(
+    r"^(free|malloc|realloc|calloc)\(\): |^(double free|corrupted (size|double-linked list)|munmap_chunk\(\)|malloc_consolidate\(\))"
+    r"|^\*\*\* stack smashing detected"
+)
+"""What glibc says where it finds its heap, or a stack, overwritten."""
+_LAST_WORDS = re.compile(rf"^terminate called|^libc\+\+abi|\bAssertion .* failed|index out of bounds|{HEAP.pattern}")
 _LIBRARY = re.compile(
     r".*/(?:site-packages|dist-packages)/(.+)"
     r"|.*/(torch/(?:_\w+|fx|nn|autograd|utils|distributed|export)/.+)"  # torch built from source
@@ -169,10 +174,15 @@ def _frame(path: str, line: str, function: str) -> Frame:
     return Frame(name, function[:200], number, True)
 
 
+def overwrites_memory(log: str) -> bool:
+    """Whether glibc said, as a process died, that its heap or a stack was overwritten."""
+    return any(HEAP.search(line.strip()) for line in log.partition("Fatal Python error")[0].splitlines())
+
+
 def last_words(log: str) -> str:
     """What a process wrote right before it died by a signal, such as C++'s ``what()``, in a line; empty if it wrote nothing.
 
-    Only what C++ writes counts as such: the script's own output may end in anything.
+    Only what C++ and its library write counts as such: the script's own output may end in anything.
     """
     lines = [line.strip() for line in log.partition("Fatal Python error")[0].splitlines() if line.strip()]
     at = next((index for index, line in enumerate(lines) if _LAST_WORDS.search(line)), len(lines))

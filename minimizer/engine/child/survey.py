@@ -13,7 +13,9 @@ from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.child.wire import Message
 from minimizer.engine.program.model import Program
+from minimizer.engine.trouble import Death, Rule, rule_for
 from minimizer.errors import ChildFailed
+from minimizer.inside.questions import CallsQuestion, ForgetQuestion, GoldenQuestion, LiteralQuestion, ProgramQuestion
 
 MAX_DATA = 256 << 20
 """Most bytes of a ``data.pt``, which holds the golden values that a repro needs."""
@@ -43,10 +45,15 @@ class Survey:
         self.stacks = ended.stacks
         self._files: dict[frozenset[str], Path] = {}
 
+    @property
+    def rule(self) -> Rule:
+        """The rule by which the end of a run that died is laid to the script, to the machine or to nobody."""
+        return rule_for(Death(self.signal, self.exit, is_by_us=self.timed_out or self.silence is not None))
+
     def program(self, level: str) -> Program:
         """The held graph at a level, ``dynamo``, ``weighted`` or ``aot``; later requests for golden values refer to that level."""
         self._files.clear()
-        return parse_program(self._connection.ask(self._task, {"what": "program", "level": level}).get("program"))
+        return parse_program(self._connection.ask(self._task, ProgramQuestion(level)).get("program"))
 
     def golden(self, keys: frozenset[str]) -> Path:
         """A file, readable by trials, with the golden values of ``keys``."""
@@ -54,7 +61,7 @@ class Survey:
             self._files[keys] = self._files.pop(keys)  # the last in their order
         else:
             path = self._connection.place.folder("golden") / f"{self._connection.number()}.pt"
-            self._connection.ask(self._task, {"what": "golden", "keys": sorted(keys), "file": str(path)})
+            self._connection.ask(self._task, GoldenQuestion(sorted(keys), str(path)))
             self._files[keys] = path
         return self._files[keys]
 
@@ -66,7 +73,7 @@ class Survey:
         oldest = list(self._files)[:-KEPT_FILES]
         if oldest:
             files = [str(self._files.pop(keys)) for keys in oldest]
-            self._connection.ask(self._task, {"what": "forget", "files": files})
+            self._connection.ask(self._task, ForgetQuestion(files))
 
     def data(self, names: dict[str, str]) -> bytes:
         """The content of a data file with golden values under new names: ``{golden key: name}``.
@@ -76,8 +83,7 @@ class Survey:
         """
         place = self._connection.place
         path = place.folder("golden") / "data.pt"
-        question = {"what": "golden", "keys": sorted(names), "names": names, "file": str(path)}
-        self._connection.ask(self._task, question)
+        self._connection.ask(self._task, GoldenQuestion(sorted(names), str(path), names))
         data = read_untrusted(place.scratch, path.relative_to(place.scratch), MAX_DATA + 1)
         if data is None or len(data) > MAX_DATA:
             raise ChildFailed(f"the values for data.pt cannot be had, or are more than {MAX_DATA >> 20} MiB")
@@ -85,7 +91,7 @@ class Survey:
 
     def literal(self, key: str) -> str | None:
         """Source text for a small golden value, or a substitute if it holds NaN or infinities; None without one."""
-        text = self._connection.ask(self._task, {"what": "literal", "key": key}).get("text")
+        text = self._connection.ask(self._task, LiteralQuestion(key)).get("text")
         return text if isinstance(text, str) and len(text) < 10_000 else None
 
     def calls(self) -> list[MadeCall]:
@@ -96,7 +102,7 @@ class Survey:
         Raises:
             ChildFailed: the inputs have no source text.
         """
-        return parse(protocol.MadeCalls, self._connection.ask(self._task, {"what": "calls"})).calls
+        return parse(protocol.MadeCalls, self._connection.ask(self._task, CallsQuestion())).calls
 
     def close(self) -> None:
         """Kill the process that holds the call."""

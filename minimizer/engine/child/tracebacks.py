@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from minimizer.engine.child.outcome import OUT_OF_MEMORY, ExceptionInfo
+from minimizer.engine.child.outcome import ExceptionInfo
+from minimizer.engine.trouble import GPU_FULL, OUT_OF_MEMORY
 
 RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """The prefix that torch gives to the lines of a rank."""
@@ -19,11 +20,6 @@ RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 NEXT = ("During handling of the above exception", "The above exception was the direct cause")
 MOST_FRAMES = 6
 MOST_TEXT = 8000
-GPU_FULL = re.compile(
-    r"\btorch\.(cuda\.)?OutOfMemoryError|(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory"
-    r"|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
-)
-"""Messages of a process that ran out of GPU memory (the same as in ``inside/failures.py``)."""
 DISPATCH = "torch/_dynamo/eval_frame.py"
 """The file of a frame that is on the stack of every compiled function."""
 

@@ -12,13 +12,13 @@ import select
 from collections import deque
 from typing import Any
 
+from minimizer.engine.patience import CHILD_WRITE_SECONDS
+
 MAX_WAITING = 256 << 20
 """Most bytes of one task's messages that wait to be taken."""
 MOST_CONTAINERS = 4 << 20
 """Most lists and objects of one message: nothing else runs while they are made, about a microsecond for each, of 64 bytes. The largest
 graph that is taken has half a million."""
-WRITE_SECONDS = 60.0
-"""Seconds without progress after which a write to the child fails."""
 NOTHING_MORE = b"\n"
 
 Message = dict[str, Any]
@@ -54,15 +54,15 @@ def write(descriptor: int, message: Message) -> None:
     """Write one line into a pipe that does not block.
 
     Raises:
-        TimeoutError: the other side has read nothing for `WRITE_SECONDS`; half a line may be written.
+        TimeoutError: the other side has read nothing for `CHILD_WRITE_SECONDS`; half a line may be written.
         OSError, ValueError: the other side is gone, or the pipe is closed.
     """
     data = memoryview(json.dumps(message).encode() + b"\n")
     room = select.poll()
     room.register(descriptor, select.POLLOUT)
     while data:
-        if not room.poll(WRITE_SECONDS * 1000):
-            raise TimeoutError(f"nothing was read for {WRITE_SECONDS:.0f} s")
+        if not room.poll(CHILD_WRITE_SECONDS * 1000):
+            raise TimeoutError(f"nothing was read for {CHILD_WRITE_SECONDS:.0f} s")
         data = data[os.write(descriptor, data) :]
 
 

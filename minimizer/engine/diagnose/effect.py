@@ -25,14 +25,16 @@ class Effect:
     eager: tuple[str, ...]
     untimed: str = ""
 
-    def tell(self, workaround: Workaround, module: str) -> None:
-        """Add the effect to a workaround for a fault in ``module``."""
-        workaround.graphs_before, workaround.graphs_with = self.graphs
-        workaround.breaks_before, workaround.breaks_with = self.breaks
-        workaround.eager_modules = list(self.eager)
+    def told(self, workaround: Workaround, module: str) -> Workaround:
+        """A workaround for a fault in ``module``, with its effect."""
+        known = workaround.model_copy()
+        known.graphs_before, known.graphs_with = self.graphs
+        known.breaks_before, known.breaks_with = self.breaks
+        known.eager_modules = list(self.eager)
         if self.seconds is not None:
-            workaround.seconds_before, workaround.seconds_with = self.seconds
-        workaround.what = "; ".join([workaround.what, *self.sentences(module)])
+            known.seconds_before, known.seconds_with = self.seconds
+        known.what = "; ".join([workaround.what, *self.sentences(module)])
+        return known
 
     def sentences(self, module: str) -> list[str]:
         """The effect in words; ``module``: the one at fault."""

@@ -72,7 +72,7 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
     ladder = rungs(own)
     with ThreadPoolExecutor(1) as beside:
         measuring = beside.submit(oracle.measure, program)
-        outcomes = oracle.judge([_under(program, name) for name, _ in ladder[:-1]])
+        outcomes = oracle.judge([on_backend(program, name) for name, _ in ladder[:-1]])
         measured = measuring.result()
     outcomes.append(measured.outcome)
     kinds = {accepted.kind for accepted in oracle.accepts}
@@ -84,7 +84,17 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
     return stage_of(ladder, [_fails(outcome, healthy) for outcome in outcomes]), shown, measured
 
 
-def _under(program: Program, backend: str) -> Program:
+def cheapest(program: Program, oracle: Oracle) -> str | None:
+    """The lowest rung below the program's own on which it fails in the same way; None if there is none.
+
+    A trial there costs a tenth of one that compiles kernels.
+    """
+    below = [name for name, _ in rungs(dict(program.compile_kwargs).get("backend"))[:-1]]
+    return next((name for name in below if oracle.shows(*oracle.judge([on_backend(program, name)]))), None)
+
+
+def on_backend(program: Program, backend: str) -> Program:
+    """The program, compiled with another backend than its own."""
     kwargs = tuple((key, value) for key, value in program.compile_kwargs if key not in ("backend", "options", "mode"))
     return replace(program, compile_kwargs=(*kwargs, ("backend", repr(backend))))
 

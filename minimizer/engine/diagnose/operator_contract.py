@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.patience import OPCHECK_SECONDS
 from minimizer.engine.program.model import Program
 from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.own_operators import own_operators
 from minimizer.engine.user_script.registrations import registration
+from minimizer.inside.questions import OperatorsRequest
 from minimizer.report.culprit import Culprit, Source
 from minimizer.vocabulary import Kind
-
-CHECK_SECONDS = 60.0
-"""Most seconds for a check; one that takes longer blames nothing."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,9 @@ def broken_operator(program: Program, window: Program, oracle: Oracle) -> Broken
     if not names:
         return None
     kinds = {accepted.kind for accepted in oracle.accepts}
-    request = {**oracle.request(window), "operators": names, "differentiates": Kind.WRONG_GRADIENT in kinds}
-    (outcome,) = oracle.executor.judge([request], timeout=CHECK_SECONDS, op="check_operators")
+    trial = oracle.request(window)
+    request = OperatorsRequest(**vars(trial), operators=names, differentiates=Kind.WRONG_GRADIENT in kinds)
+    (outcome,) = oracle.executor.judge([request], timeout=OPCHECK_SECONDS)
     return next((Broken(name, _line(outcome.values[name])) for name in names if name in outcome.values), None)
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from minimizer.engine.child.outcome import Ending
 from minimizer.engine.diagnose.effect import Effect, effect_of
@@ -18,6 +17,7 @@ from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.user_script.arguments import with_arguments
+from minimizer.inside.questions import Switches
 from minimizer.report.model import Reproducibility
 
 MISS, MOST_PASSES = 0.02, 10
@@ -88,7 +88,7 @@ class RerunScript:
         off = switches(Setting(off=frozenset(parts)))
         return self._try(self.path.read_text("utf-8-sig"), off).passes
 
-    def _try(self, text: str, off: dict[str, Any] | None) -> Tried:
+    def _try(self, text: str, off: Switches | None) -> Tried:
         text = with_arguments(text, self.args)
 
         def once() -> Tried:

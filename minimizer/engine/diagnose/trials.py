@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.paste import paste
@@ -12,6 +12,7 @@ from minimizer.engine.diagnose.sets import Answer, Seen, Setting
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.python import Rerun
+from minimizer.inside.questions import SettingsRequest, Switches, TrialRequest
 from minimizer.vocabulary import Kind
 
 
@@ -40,18 +41,17 @@ class ProgramTrials:
         return [Seen(self._answer(outcome), outcome.parts) for outcome in self.oracle.answer(requests)]
 
     def values(self, expressions: Sequence[str]) -> dict[str, str]:
-        executor = self.oracle.executor
-        request = {**self.oracle.request(self.program), "expressions": list(expressions)}
-        (outcome,) = executor.judge([request], timeout=self.oracle.timeout, op="settings")
+        request = SettingsRequest(setup=self.oracle.request(self.program).setup, expressions=expressions)
+        (outcome,) = self.oracle.executor.judge([request], timeout=self.oracle.timeout)
         return outcome.values
 
     def under(self, backend: str) -> ProgramTrials:
         kept = tuple((k, v) for k, v in self.program.compile_kwargs if k not in ("backend", "mode", "options"))
         return replace(self, program=replace(self.program, compile_kwargs=(*kept, ("backend", repr(backend)))))
 
-    def _request(self, setting: Setting) -> dict[str, Any]:
+    def _request(self, setting: Setting) -> TrialRequest:
         program = replace(self.program, setup=(*self.program.setup, *setting.lines))
-        return {**self.oracle.request(program), "switches": switches(setting)}
+        return replace(self.oracle.request(program), switches=switches(setting))
 
     def _answer(self, outcome: Outcome) -> Answer:
         if self.oracle.shows(outcome):
@@ -86,6 +86,6 @@ class ScriptTrials:
         return Answer.PASSES if outcome.ending is Ending.SAME else Answer.OTHER
 
 
-def switches(setting: Setting) -> dict[str, Any]:
-    """The switches of a setting, in the form of the child's requests."""
-    return {"off": sorted(setting.off), "only": {kind: sorted(on) for kind, on in setting.only}}
+def switches(setting: Setting) -> Switches:
+    """The parts of the compiler that a setting switches."""
+    return Switches(sorted(setting.off), {kind: sorted(on) for kind, on in setting.only})

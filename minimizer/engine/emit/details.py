@@ -41,6 +41,8 @@ class Details(TypedDict, total=False):
     """Type and message of the exception that reaches the caller."""
     signal: str
     """``SIGSEGV``, ``SIGABRT``, ..."""
+    overwrites: bool
+    """Whether it dies of memory that was overwritten, by one signal or another."""
     hang_after: float
     """Seconds after which a repro takes compilation for hung, if other than `idioms.REPRO_SECONDS`."""
     stuck_in: str

@@ -21,6 +21,7 @@ from minimizer.engine.emit.details import Details
 from minimizer.engine.emit.inputs import given
 from minimizer.engine.emit.layout import LINE
 from minimizer.engine.emit.subject import Subject
+from minimizer.engine.patience import REPRO_SECONDS
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind
 
@@ -38,8 +39,6 @@ SUFFIXES = {
 """The expression for each aspect of a tensor."""
 BOTH = "{expected=}, {actual=}"
 """The message of an assertion."""
-REPRO_SECONDS = 30.0
-"""Seconds after which a repro takes compilation for hung: a reduced graph compiles in a few, even on a cold machine."""
 
 
 def attempts_for(rate: Reproducibility) -> int:
@@ -80,6 +79,8 @@ def evidence(kind: Kind, subject: Subject) -> str:
     """Text that the output contains when the script ends with status 1 because of this failure."""
     details = subject.details
     if kind is Kind.CRASH:
+        if "overwrites" in details:
+            return "expected exit status 0, actual -"
         return f"expected exit status 0, actual -{signal.Signals[_signal(subject)].value}\n"
     if kind is Kind.HANG:  # a line of the stack that faulthandler writes
         return f" in {details['stuck_in']}\n" if "stuck_in" in details else "Timeout ("
@@ -94,6 +95,11 @@ def evidence(kind: Kind, subject: Subject) -> str:
 
 def _signal(subject: Subject) -> str:
     return subject.details.get("signal", "SIGSEGV")
+
+
+def _signals(subject: Subject) -> Sequence[str]:
+    """The signals that the process may die by: several where memory is overwritten, as what was there decides."""
+    return ("SIGABRT", "SIGSEGV") if "overwrites" in subject.details else (_signal(subject),)
 
 
 def _short(details: Details) -> str:
@@ -273,7 +279,7 @@ def _crash(subject: Subject) -> str:
     parent = (
         'eager = subprocess.call([sys.executable, __file__, "eager"])\n'
         'actual = subprocess.call([sys.executable, "-X", "faulthandler", __file__, "compiled"])\n'
-        f"if eager or actual not in (0, -signal.{_signal(subject)}):\n"
+        f"if eager or actual not in (0, {', '.join(f'-signal.{name}' for name in _signals(subject))}):\n"
         "    raise SystemExit(125)\n"
     )
     verdict = 'f"expected exit status 0, actual {actual}"'

@@ -7,6 +7,7 @@ tell. Which of them works depends on the script, so they come in order of prefer
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import signal
 import textwrap
@@ -14,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from minimizer.engine.emit import Repro, header, layout
-from minimizer.engine.emit.idioms import CANNOT_RUN, REPRO_SECONDS, judged
+from minimizer.engine.emit.idioms import CANNOT_RUN, judged
 from minimizer.engine.emit.subject import WAIT_FOR_GPU
+from minimizer.engine.patience import REPRO_SECONDS
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind
@@ -64,12 +66,18 @@ def emit_script(
 
 
 def _in_one_process(text: str, comment: str, failure: Failure, evidence: str) -> Iterator[Repro]:
-    """The forms that run the last statement without the compiler, then with it: as a function where that is shorter than to write it twice."""
+    """The forms that run the last statement without the compiler, then with it: as a function where that is shorter than to write it twice.
+
+    At last all that the script does as a function: what its last statement works on may be of use only once, such as a graph of autograd.
+    """
     twice = _repro(comment, _twice(text, failure), failure, evidence)
-    named = _repro(comment, _twice(_named(text), failure), failure, evidence)
+    named = _repro(comment, _twice(_named(text, 1), failure), failure, evidence)
     if named.lines < twice.lines:
         yield named
     yield twice
+    doing = sum(not isinstance(statement, DECLARATIONS) for statement in ast.parse(text).body)
+    if doing > 1 and failure.kind is not Kind.HANG:
+        yield _repro(comment, _twice(_named(text, doing), failure), failure, evidence)
 
 
 def _repro(comment: str, body: str, failure: Failure, evidence: str) -> Repro:
@@ -123,13 +131,15 @@ def _twice(text: str, failure: Failure) -> str:
     return f"{definitions}\n{first}\ntry:\n{_indented(statement)}\n{handler}"
 
 
-def _named(text: str) -> str:
-    """The script with its last statement in a function, so that a long one is not written twice."""
+def _named(text: str, count: int) -> str:
+    """The script with the last ``count`` statements that are no definitions in a function, so that they need not be written twice."""
     tree = ast.parse(text)
-    *before, last = tree.body
+    doing = [s for s in tree.body if not isinstance(s, DECLARATIONS)][-count:]
     taken = {getattr(n, "id", getattr(n, "name", "")) for n in ast.walk(tree)}
-    name = next(name for name in (*NAMES, f"{NAMES[0]}_") if name not in taken)
-    return f"{_text(before)}def {name}():\n{textwrap.indent(ast.unparse(last), '    ')}\n{name}()\n"
+    numbered = (f"{NAMES[0]}_{number}" for number in itertools.count(2))
+    name = next(name for name in itertools.chain(NAMES, numbered) if name not in taken)
+    before = [statement for statement in tree.body if statement not in doing]
+    return f"{_text(before)}def {name}():\n{_indented(_text(doing))}\n{name}()\n"
 
 
 def _uncompiled(before: Sequence[ast.stmt], statement: ast.stmt) -> str | None:

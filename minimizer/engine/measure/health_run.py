@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sysconfig
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,18 +19,18 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.journal import Journal
+from minimizer.engine.patience import TLPARSE_SECONDS
 from minimizer.engine.survey.runs import Surveys
 from minimizer.errors import ChildFailed
 from minimizer.report.examined import Health
 
 TRACE_BYTES, PAGES_BYTES, PAGES = 16 << 20, 32 << 20, 2000
 """Of a trace, and of the pages made of it: how many bytes are kept, and how many files."""
-TLPARSE_SECONDS = 60.0
 TRACE, PAGE = "torch_trace.log", "tlparse.zip"
 
 
-def examine(surveys: Surveys, place: Place, journal: Journal) -> None:
-    """Run the script once more and fill ``health``; keep the trace. What the run did not come to stays unknown.
+def examine(surveys: Surveys, place: Place, journal: Journal, *, keep: Callable[[Health], None]) -> None:
+    """Run the script once more, and keep its trace; ``keep`` takes what its code costs, if it comes to its end.
 
     Raises:
         BudgetExceeded: the time is over.
@@ -38,7 +39,7 @@ def examine(surveys: Surveys, place: Place, journal: Journal) -> None:
     with suppress(ChildFailed):
         found = surveys.health(trace=str(folder))
         if found is not None:
-            journal.report.health = report_of(found, is_crowded=surveys.is_crowded)
+            keep(report_of(found, is_crowded=surveys.is_crowded))
     trace = _trace(place, folder)
     if trace is None:
         return

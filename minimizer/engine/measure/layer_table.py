@@ -11,16 +11,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 from minimizer.engine.child.outcome import Ending, Figures, Outcome
 from minimizer.engine.child.watchdog import crowding
+from minimizer.engine.findings import Described
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.suspects import cuts
 from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.patience import LAYER_SECONDS, TABLE_SECONDS
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.program.regions import Region, common_module
+from minimizer.inside.questions import LayersRequest, TableLayer
 from minimizer.report.culprit import GraphNode, Layer, LayerVerdict, NonFinite
 from minimizer.vocabulary import Kind
 
@@ -30,12 +32,8 @@ AROUND, MOST_NODES = 3, 24
 """Most steps from the culprit, and most nodes, of the graph that is shown."""
 MOST_ELEMENTS = 1 << 28
 """Most elements in the inputs and layers of a graph for which a table is made: the child holds them several times."""
-SECONDS = 120.0
-"""Most seconds for the table, and for the graph, on a machine with idle cores."""
 ATTEMPTS = 4
 """Most starts of the child, each without the layers in which it died before."""
-MARGIN_SECONDS = 60.0
-"""Seconds after the end of the time for a layer that began within it."""
 
 
 @dataclass(frozen=True)
@@ -83,25 +81,42 @@ class Table:
         return shown + [_layer(row, len(shown) + order, backward=True) for order, row in enumerate(behind)]
 
 
-def describe(program: Program, oracle: Oracle, journal: Journal) -> list[Region]:
-    """Fill in ``layers`` and ``graph`` of the report, each within `SECONDS` or half of the time left.
+def describe(
+    program: Program,
+    oracle: Oracle,
+    journal: Journal,
+    *,
+    culprit: Sequence[str],
+    known: Sequence[Layer],
+    keep: Callable[[Described], None],
+) -> list[Region]:
+    """Make the table of layers and the graph around the culprit, each within `TABLE_SECONDS` or half of the time left.
+
+    Args:
+        program: the localized graph.
+        oracle: judges its parts.
+        journal: the job's record, for notes and its clock.
+        culprit: names of the nodes at fault.
+        known: the layers that localization has judged.
+        keep: takes what is known, at each step.
 
     Returns the regions in which only the backward is wrong.
 
     Raises:
-        BudgetExceeded: the time ended; the report keeps the layers that localization has filled in.
+        BudgetExceeded: the time ended.
         ChildFailed: the child exited.
     """
-    report = journal.report
-    culprit = report.culprits[0].nodes if report.culprits else []
+    found = Described()
     if any(accepted.kind is Kind.HANG for accepted in oracle.accepts):
         return []  # every layer would have to be waited for until its timeout
-    table = tabulate(program, oracle, seconds=min(SECONDS * crowding(), journal.clock.left / 2))
+    table = tabulate(program, oracle, seconds=min(TABLE_SECONDS * crowding(), journal.clock.left / 2))
     if table is not None:
-        report.layers = _with_known(table.layers(), report.layers)
+        found = replace(found, layers=tuple(_with_known(table.layers(), known)))
+        keep(found)
         for note in _doubts(table, program, culprit, oracle):
             journal.note(note)
-    report.graph = neighbourhood(program, culprit, oracle, seconds=min(SECONDS * crowding(), journal.clock.left / 2))
+    seconds = min(TABLE_SECONDS * crowding(), journal.clock.left / 2)
+    keep(replace(found, graph=tuple(neighbourhood(program, culprit, oracle, seconds=seconds))))
     return [row.region for row in (table.rows if table is not None else ()) if row.fails_only_backward]
 
 
@@ -262,9 +277,7 @@ def _judged(
         left = stop - time.monotonic()
         if left <= 0:
             break
-        (outcomes,) = oracle.executor.repeat(
-            [{**request, "seconds": left, "nice": 10}], timeout=left + MARGIN_SECONDS, op="layers"
-        )
+        (outcomes,) = oracle.executor.repeat([replace(request, seconds=left, nice=10)], timeout=left + LAYER_SECONDS)
         for outcome in outcomes:
             if outcome.layer is not None:
                 found.setdefault(outcome.layer, {})[outcome.part] = outcome
@@ -272,15 +285,15 @@ def _judged(
         if died.layer is not None or died.ending is not Ending.CRASH:
             break
         # The child died in the first layer without an answer; in the compiled whole, if all have one.
-        open_ = [i for i, r in enumerate(request["regions"]) if r["judged"] and "local" not in found.get(i, {})]
-        open_ = [i for i in open_ if request["regions"][i]["function"] not in request["skip"]]
+        open_ = [i for i, r in enumerate(request.regions) if r.judged and "local" not in found.get(i, {})]
+        open_ = [i for i in open_ if request.regions[i].function not in request.skip]
         if not open_:
-            if request["observed"] is None:
+            if request.observed is None:
                 break
-            request["observed"] = None
+            request = replace(request, observed=None)
             continue
         found.setdefault(open_[0], {})["local"] = died
-        request["skip"].append(request["regions"][open_[0]]["function"])
+        request = replace(request, skip=[*request.skip, request.regions[open_[0]].function])
     if not found:
         return None
     rows = tuple(Row(region, found.get(index, {})) for index, region in enumerate(regions))
@@ -293,10 +306,10 @@ def _request(
     parts: Sequence[Program],
     oracle: Oracle,
     judged: set[int] | None,
-) -> dict[str, Any]:
+) -> LayersRequest:
     request = oracle.request(program)
     families: dict[str, str] = {}
-    sources = [request["source"]]
+    sources = [request.source]
     listed = []
     for region, part in zip(regions, parts, strict=True):
         form = part.fingerprint(values=False)
@@ -304,24 +317,18 @@ def _request(
             families[form] = f"layer_{len(families)}"
             sources.append(render.function(part.renamed(), families[form]))
         listed.append(
-            {
-                "function": families[form],
-                "inputs": [i.name for i in part.inputs],
-                "outputs": list(part.outputs),
-                "returned": len(_tensors(part)),
-                "judged": judged is None or region.start in judged,
-            }
+            TableLayer(
+                function=families[form],
+                inputs=[i.name for i in part.inputs],
+                outputs=part.outputs,
+                returned=len(_tensors(part)),
+                judged=judged is None or region.start in judged,
+            )
         )
     observed = [*program.outputs, *(name for part in parts for name in _tensors(part))]
     sources.append(render.function(replace(program, outputs=tuple(observed)), "observed"))
-    return {
-        **request,
-        "source": "\n\n".join(sources),
-        "outputs": list(program.outputs),
-        "regions": listed,
-        "observed": "observed",
-        "skip": [],
-    }
+    whole = replace(request, source="\n\n".join(sources))
+    return LayersRequest(**vars(whole), outputs=program.outputs, regions=listed, observed="observed", skip=())
 
 
 def _elements(program: Program, parts: Sequence[Program]) -> int:

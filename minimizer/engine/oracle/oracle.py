@@ -9,32 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import re
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from minimizer.engine.child import stacks
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
+from minimizer.engine.patience import ESTIMATE_SECONDS, MEASURE_SECONDS
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Program
+from minimizer.engine.trouble import KILLED, Again
+from minimizer.inside.questions import GivenInput, ObserveRequest, TrialRequest
 from minimizer.report.model import AlsoSeen, Reproducibility, each_once
 from minimizer.vocabulary import UNJUDGED, Kind
 
-STARVED_COMPILER = r"std::bad_alloc|Killed signal terminated program|cc1plus: out of memory|virtual memory exhausted|Cannot allocate memory"
-"""Messages of a C++ compiler that ran out of memory."""
-NOISE = re.compile(
-    r"file too short|cannot read file data|invalid ELF header|ELF load command|no loadable segments|cannot open shared object file|No space left on device|Too many open files"
-    r"|Resource temporarily unavailable|truncated (object|file)|file format not recognized|" + STARVED_COMPILER
-)
-"""Messages of a broken or exhausted machine, in any exception."""
-OOM_SIGNALS = (9,)
-BUS_ERROR = 7
-"""A truncated library raises SIGBUS too, so it counts as a crash only on a clean cache."""
 KINDS = {
     Ending.COMPILE_ERROR: Kind.COMPILE_ERROR,
     Ending.RUNTIME_ERROR: Kind.RUNTIME_ERROR,
@@ -42,11 +38,13 @@ KINDS = {
     Ending.CRASH: Kind.CRASH,
     Ending.TIMEOUT: Kind.HANG,
 }
-MEASURE_SECONDS, ESTIMATE_SECONDS = 1.5, 10.0
-"""Seconds of repeated compilation, to see whether a program is steady, and to estimate the rate of a flaky one."""
 MOST_SEEN = 20
 """Most other failures in a report."""
 NONFINITE = ("nan", "inf")
+OVERWRITTEN = "memory"
+"""What a crash is about that comes of memory that was overwritten."""
+OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV})
+"""The signals by which such a process dies, now by one and then by another."""
 ABSENT = "type"
 """The sort of a numeric difference in structure: a gradient that is None, a tuple that is shorter."""
 OPERATOR = re.compile(r"\b(?:aten|prims|quantized|torch\.ops\.\w+|torch_ops|higher_order)(?:\.|::)(\w+)")
@@ -92,7 +90,8 @@ class Signature:
     @property
     def text(self) -> str:
         """A short stable name, for grouping."""
-        known = (self.kind, self.exception_type, self.message, self.where, self.what, self.signal)
+        died_by = None if self.what == OVERWRITTEN else self.signal
+        known = (self.kind, self.exception_type, self.message, self.where, self.what, died_by)
         parts = (*known, self.mechanism) if self.mechanism else known
         return f"{self.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
@@ -103,7 +102,11 @@ class Signature:
         all else if it is raised by the same function of the compiler, or of that operator: what runs every operator, such as
         ``F.interpolate`` or the script, raises for each of them, and says nothing. Bare exceptions have no message.
         """
-        if self.kind is not other.kind or self.signal != other.signal:
+        if self.kind is not other.kind:
+            return False
+        if OVERWRITTEN in (self.what, other.what):
+            return {self.signal, other.signal} <= OF_MEMORY
+        if self.signal != other.signal:
             return False
         if self.kind is Kind.WRONG_METADATA:
             return self.what == other.what
@@ -165,7 +168,7 @@ def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
     if error is None:
         return Signature(kind)
     message = normalise(error.root_message)  # and not that of a wrapper, which is the same whatever it wraps
-    if error.device == "context_lost":  # kernels run asynchronously: the raising frame says nothing
+    if error.has_lost_context:
         return Signature(kind, error.root_type, message)
     where = f"{error.frames[-1][0]}:{error.frames[-1][1]}" if error.frames else ""
     return Signature(kind, error.root_type, message, where, operator=operator_of(error))
@@ -179,6 +182,12 @@ def verdict_signature(verdict: Verdict) -> Signature:
     return Signature(kind, what=first.what if first else "value", nonfinite=nonfinite, mechanism=verdict.mechanism)
 
 
+def crash_signature(died_by: int | None, log: str) -> Signature:
+    """The signature of a process that died by a signal; ``log``: its output."""
+    is_overwritten = died_by in OF_MEMORY and stacks.overwrites_memory(log)
+    return Signature(Kind.CRASH, signal=died_by, what=OVERWRITTEN if is_overwritten else "")
+
+
 def signature_of(outcome: Outcome) -> Signature | None:
     """The signature of a trial's failure; None if it did not fail, or could not be judged."""
     if outcome.ending is Ending.DIFFERENT and outcome.verdict is not None:
@@ -187,25 +196,10 @@ def signature_of(outcome: Outcome) -> Signature | None:
     if kind is None or (kind in (Kind.CRASH, Kind.HANG) and outcome.phase not in ("compiled", "backward")):
         return None
     if kind is Kind.CRASH:
-        return None if outcome.signal in OOM_SIGNALS else Signature(kind, signal=outcome.signal)
+        return None if outcome.rule is KILLED else crash_signature(outcome.signal, outcome.log)
     if kind is Kind.HANG:
         return Signature(kind, where=next(iter(outcome.places[-1:]), ""))
     return exception_signature(kind, outcome.exception)
-
-
-def is_starved_compiler(error: ExceptionInfo | None) -> bool:
-    """Whether Inductor's C++ compiler ran out of memory, which is not a compile error of the script."""
-    text = f"{error.root_type} {error.message}\n{error.root_message}" if error is not None else ""
-    return "CppCompileError" in text and re.search(STARVED_COMPILER, text) is not None
-
-
-def is_noise(outcome: Outcome) -> bool:
-    """Whether the machine failed rather than the program."""
-    said = outcome.exception
-    text = f"{said.message}\n{said.root_message}" if said else ""
-    if outcome.ending in (Ending.CRASH, Ending.LOST):
-        text += outcome.log[-2000:]
-    return outcome.ending is Ending.LOST or NOISE.search(text) is not None
 
 
 def also_seen(failures: Counter[Signature]) -> list[AlsoSeen]:
@@ -237,14 +231,13 @@ class _Tally:
         self._failing: list[Outcome] = []
         self._others: list[Outcome] = []
 
-    @property
-    def wanted(self) -> dict[str, int]:
-        """Most compilations and failures that the next trial may need, as fields of its request."""
+    def next(self, request: TrialRequest) -> TrialRequest:
+        """The next trial, with as many compilations and failures as may be needed."""
         failed, passed = len(self._failing), len(self._others)
         compilations = self._test.passes_left(failed, passed)
         fails_otherwise = any(outcome.ending is not Ending.SAME for outcome in self._others)
         failures = compilations if fails_otherwise else self._test.failures_left(failed, passed)
-        return {"compilations": compilations, "failures": failures}
+        return replace(request, compilations=compilations, failures=failures)
 
     def add(self, outcomes: Sequence[Outcome], is_failing: Callable[[Outcome], bool]) -> None:
         """Count the outcomes of a trial, and update the verdict."""
@@ -279,8 +272,11 @@ class Oracle:
     """The test for a flaky failure; None while one compilation decides."""
     also_seen: Counter[Signature] = field(default_factory=Counter)
     trials: int = 0
-    _shown: list[tuple[Program, Outcome]] = field(default_factory=list)
+    _shown: dict[str, Outcome] = field(default_factory=dict)
+    """By fingerprint."""
     _slowest: float = 0.0
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+    """The stages are asked about beside the rate of a failure."""
 
     def watch(self) -> None:
         """Check for the end of the work; for loops that grow with the graph and run no trial.
@@ -294,19 +290,22 @@ class Oracle:
         """Whether each of the programs still fails in the same way. Judged in parallel."""
         outcomes = self.judge(programs)
         verdicts = [self.same(outcome) for outcome in outcomes]
-        self._shown = [(p, o) for p, o, fails in zip(programs, outcomes, verdicts, strict=True) if fails]
+        for program, outcome, fails in zip(programs, outcomes, verdicts, strict=True):
+            if fails:
+                self._shown[program.fingerprint()] = outcome
         return verdicts
 
     def shown(self, program: Program) -> Outcome | None:
-        """The outcome of a program that failed in the last batch that was checked; None for others."""
-        return next((outcome for known, outcome in self._shown if known == program), None)
+        """The outcome of a program that was checked last time it failed; None for others."""
+        return self._shown.get(program.fingerprint())
 
     def same(self, outcome: Outcome) -> bool:
         """Whether an outcome `shows` the accepted failure; another failure is counted in ``also_seen``."""
         if self.shows(outcome):
             return True
         if (signature := signature_of(outcome)) is not None:
-            self.also_seen[signature] += 1
+            with self._counting:
+                self.also_seen[signature] += 1
         return False
 
     def shows(self, outcome: Outcome) -> bool:
@@ -316,11 +315,11 @@ class Oracle:
             accepted.matches(signature) or is_inside(outcome, accepted) for accepted in self.accepts
         )
 
-    def judge(self, programs: Sequence[Program], **changes: Any) -> list[Outcome]:
-        """The outcome of each program; ``changes`` override fields of the requests."""
-        return self.answer([{**self.request(program), **changes} for program in programs])
+    def judge(self, programs: Sequence[Program], *, backward: bool = True) -> list[Outcome]:
+        """The outcome of each program; ``backward``: whether gradients are compared, of those that have them."""
+        return self.answer([replace(self.request(program), backward=backward) for program in programs])
 
-    def answer(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
+    def answer(self, requests: Sequence[TrialRequest]) -> list[Outcome]:
         """The outcome of each request.
 
         One compilation decides or, once the failure is known to be flaky, as many as `sequential` asks for. In that
@@ -330,7 +329,7 @@ class Oracle:
             return [outcomes[-1] for outcomes in self._try(requests)]
         tallies = [_Tally(self.sequential) for _ in requests]
         while undecided := [index for index, tally in enumerate(tallies) if tally.verdict is None]:
-            runs = self._try([{**requests[index], **tallies[index].wanted} for index in undecided])
+            runs = self._try([tallies[index].next(requests[index]) for index in undecided])
             for index, outcomes in zip(undecided, runs, strict=True):
                 tallies[index].add(outcomes, self.shows)
         return [tally.outcome for tally in tallies]
@@ -359,8 +358,8 @@ class Oracle:
         request, stop = self.request(program), time.monotonic() + seconds
         seen: list[Outcome] = []
         while not seen or (len(seen) < runs and time.monotonic() < stop and seen[-1].ending not in UNJUDGED):
-            many = {"compilations": runs - len(seen), "failures": runs - len(seen), "seconds": seconds}
-            seen += self._try([{**request, **many}])[0]
+            left = runs - len(seen)
+            seen += self._try([replace(request, compilations=left, failures=left, seconds=seconds)])[0]
         failed = [self.shows(outcome) for outcome in seen]
         if failed[0] and len(seen) > 2 and not any(failed[1:]) and seen[-1].ending not in UNJUDGED:
             # It seems to fail only in a process that has compiled nothing yet: measure in such processes only.
@@ -381,7 +380,8 @@ class Oracle:
         return error.type.rpartition(".")[2] if error is not None else ""
 
     def _observed(self, program: Program) -> Outcome:
-        (outcome,) = self.executor.judge([self.request(program)], timeout=self.timeout, op="observe")
+        request = ObserveRequest(**vars(self.request(program)))
+        (outcome,) = self.executor.judge([request], timeout=self.timeout)
         return outcome
 
     @property
@@ -389,42 +389,44 @@ class Oracle:
         """Seconds that a trial may take: a multiple of the slowest one that was not stopped."""
         return trial_timeout(self._slowest)
 
-    def request(self, program: Program) -> dict[str, Any]:
-        """The message that asks the child to judge a program."""
+    def request(self, program: Program) -> TrialRequest:
+        """The trial of a program."""
         program = program.renamed()
         keys = frozenset(i.golden for i in program.inputs if i.golden is not None)
-        return {
-            "setup": render.behind(HEADER, render.setup(program)),
-            "source": render.function(program, program.name),
-            "name": program.name,
-            "inputs": [_input(i, program.marks(i)) for i in program.inputs],
-            "golden_files": [str(self.survey.golden(keys))] if keys else [],
-            "compile_kwargs": ", ".join(f"{key}={value}" for key, value in program.compile_kwargs),
-            "around": program.around,
-            "grad": program.grad,
-            "tolerance": self.tolerance,
-        }
+        return TrialRequest(
+            setup=render.behind(HEADER, render.setup(program)),
+            source=render.function(program, program.name),
+            name=program.name,
+            inputs=[_input(i, program.marks(i)) for i in program.inputs],
+            golden_files=[str(self.survey.golden(keys))] if keys else [],
+            compile_kwargs=", ".join(f"{key}={value}" for key, value in program.compile_kwargs),
+            around=program.around,
+            grad=program.grad,
+            tolerance=self.tolerance,
+        )
 
-    def _try(self, requests: Sequence[dict[str, Any]]) -> list[list[Outcome]]:
+    def _try(self, requests: Sequence[TrialRequest]) -> list[list[Outcome]]:
         """Run trials, and repeat those with machine noise on a clean cache."""
         trials = self._run(requests)
         for index, outcomes in enumerate(trials):
-            if any(is_noise(outcome) or outcome.signal == BUS_ERROR for outcome in outcomes):
+            if any(outcome.rule.again is Again.CLEAN_CACHE for outcome in outcomes):
                 clean = {"TORCHINDUCTOR_CACHE_DIR": str(self.executor.fresh_cache())}
-                (again,) = self._run([{**requests[index], "environ": clean}])
-                trials[index] = [o.model_copy(update={"ending": Ending.LOST}) if is_noise(o) else o for o in again]
-        self.trials += len(trials)
-        if any(request["golden_files"] for request in requests):
+                (again,) = self._run([replace(requests[index], environ=clean)])
+                trials[index] = [outcome.judged for outcome in again]
+        with self._counting:
+            self.trials += len(trials)
+        if any(request.golden_files for request in requests):
             self.survey.trim()
         return trials
 
-    def _run(self, requests: Sequence[dict[str, Any]]) -> list[list[Outcome]]:
+    def _run(self, requests: Sequence[TrialRequest]) -> list[list[Outcome]]:
         is_hang = any(accepted.kind is Kind.HANG for accepted in self.accepts)
         watchdog = trial_watchdog(self._slowest) if is_hang else None
-        further = max((request.get("compilations", 1) for request in requests), default=1) - 1
+        further = max((request.compilations for request in requests), default=1) - 1
         trials = self.executor.repeat(requests, timeout=self.timeout + further * self._slowest, watchdog=watchdog)
         ended = [o.seconds for outcomes in trials for o in outcomes if o.ending not in (Ending.TIMEOUT, Ending.LOST)]
-        self._slowest = max([self._slowest, *ended])
+        with self._counting:
+            self._slowest = max([self._slowest, *ended])
         return trials
 
 
@@ -433,7 +435,6 @@ def is_inside(outcome: Outcome, hang: Signature) -> bool:
     return hang.kind is Kind.HANG and outcome.ending is Ending.TIMEOUT and hang.where in outcome.places
 
 
-def _input(item: Input, marks: tuple[int, ...]) -> dict[str, Any]:
+def _input(item: Input, marks: tuple[int, ...]) -> GivenInput:
     requires_grad = bool(item.meta and item.meta.requires_grad)
-    spec = {"name": item.name, "golden": item.golden, "code": item.code, "requires_grad": requires_grad}
-    return {**spec, "marks": marks} if marks else spec
+    return GivenInput(name=item.name, golden=item.golden, code=item.code, requires_grad=requires_grad, marks=marks)

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minimizer.engine.child.watchdog import Limits, Watchdog
-
-FIRST_TIMEOUT = 240.0
-"""Seconds until a timeout while no trial has ended without one."""
-LEAST_TIMEOUT = 30.0
-"""Least seconds until a timeout, however fast other trials were."""
-TIMEOUT_FACTOR = 8.0
-"""Multiple of the time of the slowest trial that ended without a timeout."""
-SILENCE = (4.0, 10.0)
-"""(least, most) seconds of silence before a trial's stack is sampled while a hang is reduced: the time of the slowest
-trial that ended without a timeout, within these bounds. Silence alone decides nothing: the samples do
-(`child/watchdog.py`)."""
+from minimizer.engine.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILENCE, TIMEOUT_FACTOR
 
 
 def trial_timeout(slowest: float) -> float:

@@ -64,6 +64,7 @@ def generated_code(
             journal.watch_owner,
             extra,
             write=[traces],
+            headers=place.headers,
         )
         graphs = graphs_in(_read(folder, Path(traces.name)))
     finally:

@@ -7,7 +7,7 @@ fails, and keeps count. So no pass sees the oracle, and none can make the result
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
@@ -35,23 +35,30 @@ OnStep = Callable[[HistoryStep, C], None]
 class Problem(Generic[C]):
     """The reduction of a failing candidate: the best so far, and all verdicts.
 
-    ``check``: whether each candidate of a batch still fails in the same way; may raise BudgetExceeded or Cancelled.
+    ``check``: whether each candidate of a batch still fails in the same way; may raise BudgetExceeded or Cancelled. It may leave some
+    open (None) once another of the batch is known to fail.
     ``key``: the order of candidates, smaller is better. ``watch``: may raise the same; called for every batch, since
-    one whose candidates are all known, or larger than the best, runs no trial. ``jobs``: trials in parallel.
+    one whose candidates are all known, or larger than the best, runs no trial. ``jobs``: trials in parallel. ``ahead``: candidates of a
+    batch for each of them.
+    ``change``: what a candidate changes in the best. A change that was refused once is refused without a trial, whatever else has changed by
+    then, until `recheck`.
     """
 
     def __init__(
         self,
         candidate: C,
         *,
-        check: Callable[[Sequence[C]], Sequence[bool]],
+        check: Callable[[Sequence[C]], Sequence[bool | None]],
         key: Callable[[C], tuple[int, ...]],
         on_step: OnStep[C],
         jobs: int,
+        ahead: int = 1,
         watch: Callable[[], None] = lambda: None,
+        change: Callable[[C, C], Hashable] | None = None,
     ) -> None:
         self.best = candidate
         self.jobs = max(1, jobs)
+        self.batch = ahead * self.jobs
         self.trials = 0
         self.cache_hits = 0
         self.history: list[HistoryStep] = []
@@ -61,6 +68,8 @@ class Problem(Generic[C]):
         self._key = key
         self._best_key = key(candidate)
         self._known: dict[str, bool] = {candidate.fingerprint(): True}
+        self._change = change
+        self._refused: set[Hashable] = set()
         self._start = time.monotonic()
 
     @property
@@ -68,10 +77,11 @@ class Problem(Generic[C]):
         """Seconds since the reduction began."""
         return time.monotonic() - self._start
 
-    def judge(self, candidates: Sequence[C | None], by: str) -> list[bool]:
+    def judge(self, candidates: Sequence[C | None], by: str) -> list[bool | None]:
         """Whether each candidate is smaller than the best and fails like it; the smallest of these becomes the best.
 
-        A candidate that is None or not smaller is refused without a trial; the verdict on a known one is a cache hit.
+        A candidate that is None or not smaller is refused without a trial; the verdict on a known one is a cache hit. None stands for
+        a candidate that was left open, since another one fails.
         """
         self._watch()
         order = [None if c is None else self._key(c) for c in candidates]
@@ -88,11 +98,8 @@ class Problem(Generic[C]):
                 self.cache_hits += 1
             else:
                 unknown[mark] = candidate
-        if unknown:
-            answers = self._check(tuple(unknown.values()))
-            self.trials += len(unknown)
-            self._known.update(zip(unknown, answers, strict=True))
-        verdicts = [mark is not None and self._known[mark] for mark in prints]
+        refused = self._ask(unknown)
+        verdicts = [False if mark is None or mark in refused else self._known.get(mark) for mark in prints]
         for candidate, key, fails in zip(candidates, order, verdicts, strict=True):
             if candidate is not None and key is not None and fails and key < self._best_key:
                 self.best, self._best_key = candidate, key
@@ -101,10 +108,28 @@ class Problem(Generic[C]):
             self._record(by)
         return verdicts
 
+    def recheck(self) -> None:
+        """Forget which changes were refused: what is not known of the best as it is now has to be refused once more."""
+        self._refused.clear()
+
+    def _ask(self, unknown: Mapping[str, C]) -> Iterable[str]:
+        """Try these candidates, of which some may be left open where one fails; those whose changes were refused before, which are not tried."""
+        changes = {mark: self._change(self.best, one) if self._change else mark for mark, one in unknown.items()}
+        refused = {mark for mark, change in changes.items() if change in self._refused}
+        left, fails = {mark: one for mark, one in unknown.items() if mark not in refused}, False
+        while left and not fails:
+            answers = dict(zip(left, self._check(tuple(left.values())), strict=True))
+            told = {mark: one for mark, one in answers.items() if one is not None}
+            self.trials += len(told)
+            self._known |= told
+            self._refused |= {changes[mark] for mark, one in told.items() if not one}
+            left, fails = {mark: one for mark, one in left.items() if mark not in told}, any(told.values())
+        return refused
+
     def first(self, candidates: Iterable[C | None], by: str) -> bool:
         """Try candidates in order, a batch at a time, until a batch has an accepted one; whether one had."""
         rest = iter(candidates)
-        while batch := list(islice(rest, self.jobs)):
+        while batch := list(islice(rest, self.batch)):
             if any(self.judge(batch, by)):
                 return True
         return False
@@ -122,19 +147,54 @@ class Problem(Generic[C]):
         queue = [list(items)] if whole and items else _halves(items)
         before = self.best
         while queue:
-            batch, queue = queue[: self.jobs], queue[self.jobs :]
+            batch, queue = queue[: self.batch], queue[self.batch :]
             base = self.best
             candidates = [change(base, chunk) for chunk in batch]
             verdicts = self.judge(candidates, by)
             for chunk, fails in zip(batch, verdicts, strict=True):
-                if not fails and len(chunk) > 1:
+                if fails is False and len(chunk) > 1:
                     queue += _halves(chunk)
+            queue = [chunk for chunk, fails in zip(batch, verdicts, strict=True) if fails is None] + queue
             won = [(chunk, c) for chunk, c, fails in zip(batch, candidates, verdicts, strict=True) if fails]
             if len(won) > 1:
                 together = [item for chunk, _ in won for item in chunk]
                 if not any(self.judge([change(base, together)], by)):
                     queue = [chunk for chunk, c in won if c is not self.best] + queue
         return self.best is not before
+
+    def detour(self, start: C, reduce_by: Callable[[Problem[C]], None], by: str) -> bool:
+        """Reduce another candidate that fails, such as a larger one, and take what is left of it if that is smaller; whether it was.
+
+        Each is gone into once only.
+        """
+        self._watch()
+        mark = start.fingerprint()
+        if mark in self._known:
+            self.cache_hits += 1
+            return False
+        self._ask({mark: start})
+        if not self._known.get(mark):
+            return False
+        aside = Problem(
+            start,
+            check=self._check,
+            key=self._key,
+            on_step=lambda step, best: None,
+            jobs=self.jobs,
+            ahead=self.batch // self.jobs,
+            watch=self._watch,
+            change=self._change,
+        )
+        try:
+            reduce_by(aside)
+        finally:
+            self.trials += aside.trials
+        if self._key(aside.best) >= self._best_key:
+            return False
+        self.best, self._best_key = aside.best, self._key(aside.best)
+        self._known[self.best.fingerprint()] = True
+        self._record(by)
+        return True
 
     def largest(self, low: int, high: int, make: Callable[[int], C | None], by: str) -> int:
         """The largest k with low <= k < high for which ``make(k)`` fails, by bisection; ``low`` is known to."""
@@ -143,7 +203,8 @@ class Problem(Generic[C]):
             points = sorted({low + (high - low) * (i + 1) // (ways + 1) for i in range(ways)} - {low})
             verdicts = self.judge([make(point) for point in points], by)
             low = max([point for point, fails in zip(points, verdicts, strict=True) if fails], default=low)
-            high = min([point for point in points if point > low], default=high)
+            passed = [point for point, fails in zip(points, verdicts, strict=True) if fails is False]
+            high = min([point for point in passed if point > low], default=high)
         return low
 
     def _record(self, by: str) -> None:

@@ -32,6 +32,7 @@ WORDS = {
     "operations": "simpler operations",
     "operators": "operators of the script left out",
     "outputs": "fewer outputs",
+    "rounds": "loops written out, and less of each round",
     "setup": "lines of the setup left out",
     "shapes": "smaller shapes",
     "statements": "statements taken out",

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minimizer.engine.child import protocol
-from minimizer.engine.child.outcome import OUT_OF_MEMORY, ExceptionInfo, Verdict
+from minimizer.engine.child.outcome import ExceptionInfo, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.oracle import Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program
+from minimizer.inside.questions import HoldPlace
 from minimizer.report.excused import Excused
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 
@@ -156,7 +157,7 @@ def is_starved(found: Case | ScriptCase | Settled) -> bool:
 
 def is_out_of_memory(error: ExceptionInfo | None) -> bool:
     """Whether the GPU ran out of memory, which says nothing while processes of ours hold some of it."""
-    return error is not None and error.device == OUT_OF_MEMORY
+    return error is not None and error.ran_out_of_memory
 
 
 def lost_signature(lost: protocol.Lost, error: ExceptionInfo) -> Signature:
@@ -186,9 +187,9 @@ def is_own_check(error: ExceptionInfo) -> bool:
     return "/" not in file and re.search(r"\braise\b|\b(exit|quit)\(", line) is not None
 
 
-def place_of(phase: protocol.Phase) -> dict[str, Any] | None:
+def place_of(phase: protocol.Phase) -> HoldPlace | None:
     """The graph and call of a survey's last phase; None if it names none."""
-    return None if phase.graph is None else {"graph": phase.graph, "call": phase.call}
+    return None if phase.graph is None else HoldPlace(phase.graph, phase.call)
 
 
 def hang_signature(silence: Silence) -> Signature:

@@ -39,12 +39,18 @@ class Plan:
     """Calls whose gradients were compared."""
 
     def after(self, graphs: Sequence[GraphCalls]) -> Plan:
-        """The plan after one more run."""
+        """The plan after one more run.
+
+        A run may compile a graph that it never calls, as those without the compiler's caches do, which moves the graphs behind it: earlier
+        calls are known again by the place of their graph among those that are called.
+        """
         keys = tuple(tuple(graph.keys) for graph in graphs)
+        now = dict(zip(_called(self.keys), _called(keys), strict=False))
 
         def with_new(known: frozenset[Call], name: str) -> frozenset[Call]:
+            again = {(now[graph], call) for graph, call in known if graph in now}
             new = {(index, call) for index, graph in enumerate(graphs) for call in getattr(graph, name)}
-            return frozenset(call for call in known | new if _is_among(call, keys))
+            return frozenset(call for call in again | new if _is_among(call, keys))
 
         return replace(
             self,
@@ -109,6 +115,11 @@ class Plan:
                 else:
                     rank = (3, drawn)
                 yield rank, (graph, call)
+
+
+def _called(keys: Sequence[Sequence[int]]) -> list[int]:
+    """The graphs with a call."""
+    return [graph for graph, calls in enumerate(keys) if calls]
 
 
 def _is_among(call: Call, keys: Sequence[Sequence[int]]) -> bool:

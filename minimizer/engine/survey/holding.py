@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from minimizer.engine.child import protocol
@@ -11,6 +12,7 @@ from minimizer.engine.oracle.oracle import Signature
 from minimizer.engine.survey.cases import Case, held_signature, message_of
 from minimizer.engine.survey.prelude import with_prelude
 from minimizer.engine.survey.runs import Surveys
+from minimizer.inside.questions import HoldPlace
 
 
 class Holding:
@@ -19,9 +21,9 @@ class Holding:
     def __init__(self, surveys: Surveys) -> None:
         self._surveys = surveys
 
-    def at(self, graph: int | None, call: int | None) -> Survey | None:
-        """A run held just before compiled code makes this call; None if it is not reached, or has no program."""
-        return self.to_reduce(self._surveys.run(hold={"graph": graph, "call": call}))
+    def at(self, place: HoldPlace) -> Survey | None:
+        """A run held at a place; None if it is not reached, or has no program."""
+        return self.to_reduce(self._surveys.run(replace(self._surveys.request, hold=place)))
 
     @staticmethod
     def to_reduce(survey: Survey) -> Survey | None:

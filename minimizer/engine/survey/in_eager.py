@@ -7,20 +7,18 @@ from collections.abc import Callable
 
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
+from minimizer.engine.patience import EAGER_RUNS, EAGER_RUNS_SECONDS
 from minimizer.engine.survey.cases import line_of
 from minimizer.engine.survey.runs import Surveys
 
-RUNS, RUNS_SECONDS = 8, 15.0
-"""Most eager runs, and seconds after which no further one begins: a script may raise in eager now and then."""
-
 
 def eager_runs(surveys: Surveys) -> list[Survey]:
-    """Eager runs, until one has failed and one has passed, one has died, or `RUNS` or `RUNS_SECONDS` are used up."""
+    """Eager runs, until one has failed and one has passed, one has died, or `EAGER_RUNS` or `EAGER_RUNS_SECONDS` are used up."""
     started, runs = time.monotonic(), [surveys.eager()]
     ends: set[bool] = set()
     while (finished := runs[-1].finished) is not None:
         ends.add(finished.exception is not None)
-        if len(ends) > 1 or len(runs) == RUNS or time.monotonic() - started > RUNS_SECONDS:
+        if len(ends) > 1 or len(runs) == EAGER_RUNS or time.monotonic() - started > EAGER_RUNS_SECONDS:
             break
         runs.append(surveys.eager())
     return runs

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.reduce.python import Rerun
-from minimizer.engine.survey.plain_runs import DIED, End, PlainRuns, is_of_compiler
+from minimizer.engine.survey.plain_runs import End, PlainRuns, is_of_compiler
 from minimizer.engine.survey.ways import COMPILED, DISABLED, Way
+from minimizer.engine.trouble import signal_of
+from minimizer.inside.questions import ScriptRequest
 
 UNDER = """import torch; entry = torch.compile
 torch.compile = lambda model=None, *, backend=None, mode=None, options=None, **rest: entry(model, backend={backend!r}, **rest)"""
@@ -28,16 +29,21 @@ class PlainRerun(Rerun):
         super().__init__(executor, path)
         self._plain = plain
 
-    def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
-        if any(request.get("observe") or request.get("switches") for request in requests):
+    @property
+    def jobs(self) -> int:
+        """Two, where the machine has the memory for both."""
+        return 1 if self._plain.one_by_one else 2
+
+    def _run(self, requests: Sequence[ScriptRequest]) -> list[Outcome]:
+        if any(request.observe or request.switches is not None for request in requests):
             return super()._run(requests)
-        return list(map(_outcome, self._plain.of_candidates([(r["text"], _way(r)) for r in requests])))
+        return [_outcome(self._plain.of_candidate(request.text or "", _way(request))) for request in requests]
 
 
-def _way(request: dict[str, Any]) -> Way:
-    if not request["compile"]:
+def _way(request: ScriptRequest) -> Way:
+    if not request.compile:
         return DISABLED
-    backend = request.get("backend")
+    backend = request.backend
     return Way(f"{COMPILED.name}, {backend}", setting=UNDER.format(backend=backend)) if backend else COMPILED
 
 
@@ -50,8 +56,8 @@ def _outcome(end: End) -> Outcome:
         return Outcome(ending=Ending.LOST, seconds=seconds)
     if end.passes:
         return Outcome(ending=Ending.SAME, seconds=seconds)
-    if error is None and end.status > DIED:
-        return Outcome(ending=Ending.CRASH, signal=end.status - DIED, phase="compiled", seconds=seconds)
+    if error is None and (died_by := signal_of(end.status)) is not None:
+        return Outcome(ending=Ending.CRASH, signal=died_by, phase="compiled", seconds=seconds)
     if error is None:
         return Outcome(ending=Ending.LOST, seconds=seconds)
     ending = Ending.COMPILE_ERROR if is_of_compiler(error) else Ending.RUNTIME_ERROR

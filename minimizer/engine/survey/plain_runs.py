@@ -21,25 +21,21 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.tracebacks import Traceback, last_traceback
 from minimizer.engine.child.watchdog import crowding
-from minimizer.engine.oracle.oracle import NOISE, OOM_SIGNALS, exception_signature
+from minimizer.engine.oracle.oracle import exception_signature
+from minimizer.engine.patience import PLAIN_SECONDS
 from minimizer.engine.survey.cases import Settled, is_out_of_memory, is_own_check, line_of, signal_name
 from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.engine.survey.verdicts import denied, disputed
 from minimizer.engine.survey.ways import COMPILED, DISABLED, FORCED, SETTINGS, Way, launcher_of
+from minimizer.engine.trouble import DIED, Death, Fault, rule_for, signal_of
 from minimizer.errors import Cancelled, ChildFailed
 from minimizer.report.examined import Attempt
 from minimizer.report.excused import excused
 from minimizer.sandbox import real_interpreter
 from minimizer.vocabulary import Kind, Reason, Status
 
-LEAST_SECONDS = 90.0
-"""Least seconds until a plain run is stopped; twice the survey's time if that is longer."""
 FAR = 5
 """A run that was stopped counts as endless only if the other one took at most a `FAR`-th of its time."""
-DIED = 128
-"""A shell and the sandbox report a death by signal n as exit status `DIED` + n."""
-TROUBLE = ("out of memory", "can't allocate memory", "MemoryError")
-"""Messages of a machine that runs out of memory, in addition to `NOISE`."""
 COMPILERS = ("torch._dynamo.exc.", "torch._inductor.exc.")
 
 
@@ -79,11 +75,12 @@ class End:
             return "it ends well"
         if self.error is not None:
             return line_of(self.error)
-        return signal_name(self.status - DIED) if self.status > DIED else f"exit status {self.status}"
+        died_by = signal_of(self.status)
+        return f"exit status {self.status}" if died_by is None else signal_name(died_by)
 
     def outlasts(self, other: End) -> bool:
         """Whether it was stopped after `FAR` times as long as the other run took, which ended well."""
-        return self.overran and other.passes and self.seconds >= max(LEAST_SECONDS, FAR * other.seconds)
+        return self.overran and other.passes and self.seconds >= max(PLAIN_SECONDS, FAR * other.seconds)
 
     def is_like(self, other: End) -> bool:
         """Whether both ended in the same way."""
@@ -117,7 +114,7 @@ class PlainRuns:
         self._first: tuple[Future[End], Future[End]] | None = None
         self._slowest = 0.0
         """Seconds of the slowest run of the script."""
-        self._one_by_one = False
+        self.one_by_one = False
         """Whether a run was short of GPU memory, so that further ones get the GPU to themselves."""
         self.attempts: list[Attempt] = []
         """The runs that were awaited, in that order."""
@@ -132,15 +129,13 @@ class PlainRuns:
     def begin(self) -> None:
         """Start the run with the compiler and the one without."""
         if self._first is None:
-            limit = max(LEAST_SECONDS * crowding(), 2 * (time.monotonic() - self._started))
+            limit = max(PLAIN_SECONDS * crowding(), 2 * (time.monotonic() - self._started))
             self._first = (self._start(COMPILED, limit), self._start(DISABLED, limit))
 
-    def of_candidates(self, candidates: Sequence[tuple[str, Way]]) -> list[End]:
-        """The ends of plain runs of other texts in the place of the script, two in parallel."""
-        limit = max(LEAST_SECONDS * crowding(), 3 * self._slowest)
-        if self._one_by_one:
-            return [self._seen(self._pool.submit(self._run, way, limit, text)) for text, way in candidates]
-        return [self._seen(run) for run in [self._pool.submit(self._run, way, limit, text) for text, way in candidates]]
+    def of_candidate(self, text: str, way: Way) -> End:
+        """The end of a plain run of another text in the place of the script."""
+        limit = max(PLAIN_SECONDS * crowding(), 3 * self._slowest)
+        return self._seen(self._pool.submit(self._run, way, limit, text))
 
     def against(self, found: Settled) -> Settled:
         """Revise a verdict by the plain runs; it stays if these both pass or are inconclusive."""
@@ -148,7 +143,7 @@ class PlainRuns:
         assert self._first is not None
         compiled, disabled = map(self._await, self._first)
         if compiled.starved or disabled.starved:
-            self._one_by_one = True
+            self.one_by_one = True
             compiled, disabled = self._ask([COMPILED, DISABLED], compiled, disabled)
         if compiled.outlasts(disabled):
             (again,) = self._ask([COMPILED], compiled)
@@ -280,8 +275,8 @@ class PlainRuns:
 
     def _ask(self, ways: Sequence[Way], *earlier: End) -> list[End]:
         """Run the script in these ways, two in parallel, each for at most three times the slowest ``earlier`` run."""
-        limit = max(LEAST_SECONDS * crowding(), 3 * max(end.seconds for end in earlier))
-        if self._one_by_one:
+        limit = max(PLAIN_SECONDS * crowding(), 3 * max(end.seconds for end in earlier))
+        if self.one_by_one:
             return [self._await(self._start(way, limit)) for way in ways]
         return [self._await(run) for run in [self._start(way, limit) for way in ways]]
 
@@ -309,8 +304,9 @@ class PlainRuns:
         try:
             work, home = self._place.lay_out(folder / "work"), folder / "home"
             home.mkdir()
+            self._place.headers.lay(home)
             launcher = launcher_of(way, folder, text)
-            gate = self._place.gate.alone if self._one_by_one else self._place.gate.beside
+            gate = self._place.gate.alone if self.one_by_one else self._place.gate.beside
             with gate(self._until_closed):
                 ran = run_clean(
                     [*self._command, *map(str, launcher), str(self._script), *self._args],
@@ -330,7 +326,7 @@ class PlainRuns:
         finally:
             scratch_disk.remove(folder)
         output = ran.output.replace(f"{self._script.parent}/", "")  # reports contain no paths of this machine
-        return _end_of(way, ran, self._place.redacted(output), limit, is_alone=self._one_by_one)
+        return _end_of(way, ran, self._place.redacted(output), limit, is_alone=self.one_by_one)
 
     @property
     def _ranks(self) -> dict[str, str]:
@@ -361,9 +357,7 @@ def _end_of(way: Way, ran: CleanRun, output: str, limit: float, *, is_alone: boo
         said = f"it did not end within {limit:.0f} s"
     elif status != 0 and is_starved:
         said, status = ("", status) if is_alone else ("the GPU was full, with another run beside it", None)
-    elif status != 0 and (
-        status - DIED in OOM_SIGNALS or NOISE.search(output) or any(word in output for word in TROUBLE)
-    ):
+    elif status != 0 and rule_for(Death.by_status(status, output, is_run=True)).fault is Fault.MACHINE:
         said, status = "the machine had too little memory or disk for it, or ended it", None
     overran = ran.status is None
     return End(way, status, traceback, said, ran.seconds, overran=overran, starved=is_starved and ran.status != 0)
@@ -375,7 +369,7 @@ def _kind(compiled: End) -> Kind:
         return Kind.MISSING_ERROR
     error = compiled.error
     if error is None:
-        return Kind.CRASH if compiled.status is not None and compiled.status > DIED else Kind.RUNTIME_ERROR
+        return Kind.RUNTIME_ERROR if signal_of(compiled.status) is None else Kind.CRASH
     if is_of_compiler(error):
         return Kind.COMPILE_ERROR
     return Kind.WRONG_OUTPUT if error.type == "AssertionError" else Kind.RUNTIME_ERROR

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
@@ -22,7 +22,18 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import CROWDED, Limits, Silence, Watchdog, crowding
 from minimizer.engine.coverage import Extent
 from minimizer.engine.early_end import doing, larger
-from minimizer.engine.oracle.oracle import OOM_SIGNALS
+from minimizer.engine.oracle.oracle import crash_signature
+from minimizer.engine.patience import (
+    EAGER_SECONDS,
+    FLAKY_RUNS,
+    FLAKY_SECONDS,
+    MOST_COST,
+    QUIET,
+    RUN_START_SECONDS,
+    SURVEY_PATIENCE,
+    SURVEY_SECONDS,
+    SURVEY_SHARE,
+)
 from minimizer.engine.survey.cases import (
     Case,
     checked_of,
@@ -33,29 +44,13 @@ from minimizer.engine.survey.cases import (
     missing_signature,
 )
 from minimizer.engine.survey.rank_plans import RankPlans
+from minimizer.engine.trouble import Again
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
+from minimizer.inside.questions import SurveyRequest, Switches
 from minimizer.report.excused import merged
 from minimizer.report.instances import Instances
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
-
-HANG_AFTER = 60.0
-"""Seconds that compiling or running a graph may take before it is suspected to hang, unless eager takes long."""
-QUIET = 60.0
-"""Seconds without a new graph after which a script is stopped, once all its graphs are compared often enough."""
-SHARE, PATIENCE = 1 / 3, 300.0
-"""A share of the budget, and seconds. A script is stopped after the smaller of both if something was compared, and
-after the share in any case."""
-START_SECONDS = 5.0
-"""Seconds by which the clock of a run may start later than ours."""
-EAGER_SECONDS = 600.0
-"""Timeout of an eager run, in seconds."""
-SURVEY_SECONDS = 3600.0
-"""Timeout of a compiled run, in seconds; as a rule its share of the budget ends it before."""
-FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
-"""Most runs, in all, of a script with a flaky failure, and seconds after which no further one begins."""
-MOST_COST = 4.0
-"""Most time for the compared runs of a healthy script, in multiples of a run without comparison."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ class Surveys:
         steps: int | None,
         hang_after: float,
         values: bool,
-        budget: float = 3 * PATIENCE,
+        budget: float = 3 * SURVEY_PATIENCE,
         nproc: int = 1,
     ) -> None:
         self._executor, self.script, self.values = executor, script, values
@@ -98,8 +93,8 @@ class Surveys:
         """The calls for runs to compare, by graph; None before the first run, which chooses them by rule."""
         self._passed_by: list[int] = []
         self._paces: list[Pace] = []
-        share = budget * SHARE
-        self._limits = Limits(floor=hang_after, quiet=QUIET, patience=min(PATIENCE, share), share=share)
+        share = budget * SURVEY_SHARE
+        self._limits = Limits(floor=hang_after, quiet=QUIET, patience=min(SURVEY_PATIENCE, share), share=share)
         self._watchdog: Watchdog | None = None
         self._excused: list[protocol.Excused] = []
         """The excuses of all runs that came to their end."""
@@ -127,9 +122,9 @@ class Surveys:
 
     def share_is_over(self, what: str, compared: str) -> str:
         """The summary for a run that was stopped after its share of the budget, with a budget that gives it more."""
-        budget = self._limits.share / SHARE
+        budget = self._limits.share / SURVEY_SHARE
         more = larger(budget, 0.0)
-        hint = f"; --budget {more} gives it {more * SHARE:.0f} s" if more is not None else ""
+        hint = f"; --budget {more} gives it {more * SURVEY_SHARE:.0f} s" if more is not None else ""
         share = f"{self._limits.share:.0f} s, the third of the budget that a run of the script may take"
         return f"Stopped after {share}, {what}: {compared}{hint}."
 
@@ -156,7 +151,9 @@ class Surveys:
             all_fits=self.plan.is_complete if self._steps is None else all_seconds < self._limits.patience,
             is_planned=self._steps is None,
             stopped_after=seconds if finished.stopped else None,
-            budget=round(PATIENCE / SHARE) if self._is_late(finished) and self._limits.patience < PATIENCE else None,
+            budget=round(SURVEY_PATIENCE / SURVEY_SHARE)
+            if self._is_late(finished) and self._limits.patience < SURVEY_PATIENCE
+            else None,
         )
 
     def checked(self, finished: protocol.Finished) -> protocol.Checked:
@@ -189,7 +186,7 @@ class Surveys:
 
     def _is_late(self, finished: protocol.Finished) -> bool:
         """Whether a run was stopped for want of time; its own clock starts a little later than ours."""
-        return finished.stopped and (finished.seconds or 0.0) + START_SECONDS >= self._limits.patience
+        return finished.stopped and (finished.seconds or 0.0) + RUN_START_SECONDS >= self._limits.patience
 
     def next(self, *, caches: bool | str = False) -> Survey:
         """A run that compares the next calls of the coverage plan; with several ranks, those of the next rank.
@@ -200,7 +197,7 @@ class Surveys:
         if self._paces:
             self.plan.turn()
             self._listed = self.plan.next_calls(self._affordable_calls)
-        survey = self.run(caches=caches)
+        survey = self.run(replace(self.request, caches=caches))
         if (finished := survey.finished) is not None:
             self.plan.after(finished.calls)
             self._excused = merged(self._excused, finished.checked.excused)
@@ -239,43 +236,70 @@ class Surveys:
         each = sum(pace.comparing for pace in self._paces) / max(1, sum(pace.compared for pace in self._paces))
         return max(1, int(min(self._plain_seconds, self._limits.patience) / each)) if each else sys.maxsize
 
-    def run(self, *, seconds: float = math.inf, **changes: Any) -> Survey:
-        """A compiled run of at most ``seconds``; ``changes``: fields of its request (``inside/tasks/survey.py``)."""
+    def run(
+        self,
+        request: SurveyRequest | None = None,
+        *,
+        seconds: float = math.inf,
+        over: threading.Event | None = None,
+    ) -> Survey:
+        """A compiled run of at most ``seconds``, ended as soon as ``over`` is set: `request`, or a change of it."""
+        request = request or self.request
         # A run that has to reach a certain call must not be stopped just before it.
-        longer = 2.0 if changes.get("hold") is not None else 1.0
+        longer = 2.0 if request.hold is not None else 1.0
         patience, share = min(seconds, longer * self._limits.patience), min(seconds, longer * self._limits.share)
         limits = replace(self._limits, patience=patience, share=share)
-        return self._unkilled({**self._request(compiled=True), **changes}, SURVEY_SECONDS, limits)
+        return self._unkilled(request, SURVEY_SECONDS, limits, over)
 
     def eager(self, *, by_stance: bool = False) -> Survey:
         """An eager run, by TORCHDYNAMO_DISABLE or, since a script may look at that, by the stance ``force_eager``."""
-        return self._unkilled({**self._request(compiled=False), "stance": by_stance}, EAGER_SECONDS)
+        eager = replace(self.request, compile=False, values=False, steps=None, calls=None, stance=by_stance)
+        return self._unkilled(eager, EAGER_SECONDS)
 
-    def _unkilled(self, request: dict[str, Any], timeout: float, limits: Limits | None = None) -> Survey:
+    def _unkilled(
+        self,
+        request: SurveyRequest,
+        timeout: float,
+        limits: Limits | None = None,
+        over: threading.Event | None = None,
+    ) -> Survey:
         """A run, repeated once if it was killed: a killer outside of the script seldom strikes twice."""
-        survey = self._watched(request, timeout, limits)
-        was_killed = survey.signal in OOM_SIGNALS and survey.silence is None and not survey.timed_out
-        return self._watched(request, timeout, limits) if was_killed else survey
+        survey = self._watched(request, timeout, limits, over)
+        return self._watched(request, timeout, limits, over) if survey.rule.again is Again.SAME else survey
 
-    def _watched(self, request: dict[str, Any], timeout: float, limits: Limits | None) -> Survey:
+    def _watched(
+        self, request: SurveyRequest, timeout: float, limits: Limits | None, over: threading.Event | None
+    ) -> Survey:
         watchdog = self._watchdog = Watchdog(limits) if limits is not None else None
-        return self._executor.survey(request, timeout=timeout, watchdog=watchdog)
+        return self._executor.survey(request, timeout=timeout, watchdog=watchdog, over=over)
 
-    def _request(self, *, compiled: bool) -> dict[str, Any]:
-        return {
-            "script": str(self.script), "args": self._args, "nproc": self._nproc, "rank": self.plan.rank, "compile": compiled,
-            "values": compiled and self.values, "steps": self._steps if compiled else None,
-            "calls": self._listed if compiled else None, "hold": None, "tolerance": None, "layout": False,
-            "passed_by": self._passed_by, "caches": False,
-        }  # fmt: skip
+    @property
+    def request(self) -> SurveyRequest:
+        """A compiled run that compares the calls whose turn it is."""
+        return SurveyRequest(
+            script=str(self.script),
+            args=self._args,
+            nproc=self._nproc,
+            rank=self.plan.rank,
+            values=self.values,
+            steps=self._steps,
+            calls=self._listed,
+            passed_by=self._passed_by,
+        )
 
-    def fails_again(self, case: Case, *, caches: bool | str = False) -> bool | None:
+    def _like(self, case: Case) -> SurveyRequest:
+        """A compiled run in which a case's failure is one."""
+        return replace(self.request, tolerance=case.tolerance, layout=case.is_layout)
+
+    def fails_again(
+        self, case: Case, *, caches: bool | str = False, over: threading.Event | None = None
+    ) -> bool | None:
         """Run the script once more, at low priority; whether it fails in the same way.
 
-        ``caches``: as in `next`. None if it was stopped before that was decided: it has less of the machine than the
+        ``caches``: as in `next`. ``over``: as in `run`. None if it was stopped before that was decided: it has less of the machine than the
         first run.
         """
-        survey = self.run(tolerance=case.tolerance, layout=case.is_layout, nice=10, caches=caches)
+        survey = self.run(replace(self._like(case), nice=10, caches=caches), over=over)
         if survey.held is not None:
             again = held_signature(survey.held.failure)
             survey.close()
@@ -294,17 +318,17 @@ class Surveys:
             return None if finished.stopped and not shows else shows
         if survey.silence is not None:
             return case.signature.matches(hang_signature(survey.silence)) if survey.silence.hangs else None
-        return case.signature.kind is Kind.CRASH and survey.signal == case.signature.signal
+        return survey.signal is not None and case.signature.matches(crash_signature(survey.signal, survey.log))
 
-    def rate(self, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
+    def rate(self, case: Case, seen: Reproducibility, enough: int, over: threading.Event) -> Reproducibility:
         """The failure rate of the script: ``enough`` runs if it always fails, else up to `FLAKY_RUNS`, with ``seen``.
 
-        Fewer if a run is inconclusive or the time ends.
+        Fewer if a run is inconclusive, the time ends, or ``over`` is set.
         """
         failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
         with suppress(BudgetExceeded, Cancelled, ChildFailed):  # keep the count so far
             while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
-                if (fails := self.fails_again(case)) is None:
+                if (fails := self.fails_again(case, over=over)) is None:
                     break
                 failed, runs = failed + fails, runs + 1
         return Reproducibility(failed=failed, runs=runs)
@@ -314,7 +338,7 @@ class Surveys:
 
         The run takes at most ``seconds``; None if it shows no other instance.
         """
-        survey = self.run(each=True, tolerance=case.tolerance, layout=case.is_layout, seconds=seconds)
+        survey = self.run(replace(self._like(case), each=True), seconds=seconds)
         if survey.held is not None:
             survey.close()
         rows = survey.finished.instances if survey.finished is not None else []
@@ -326,9 +350,9 @@ class Surveys:
                 (known.wrong if is_wrong else known.right if is_right else known.unclear).append(row.name)
         return known if case.instance in known.wrong and len(known.wrong + known.right) > 1 else None
 
-    def runs_well(self, case: Case, **changes: Any) -> int | None:
+    def runs_well(self, case: Case, *, text: str | None = None, switches: Switches | None = None) -> int | None:
         """The number of graphs compiled in a run with these changes that shows no failure; None if it shows one."""
-        survey = self.run(tolerance=case.tolerance, layout=case.is_layout, **changes)
+        survey = self.run(replace(self._like(case), text=text, switches=switches))
         finished = survey.finished
         if survey.held is not None:
             survey.close()
@@ -350,7 +374,7 @@ class Surveys:
         fresh cache. ``trace``: a folder for ``TORCH_TRACE``.
         """
         cold = {} if self._cold else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
-        survey = self.run(values=False, measure=True, trace=trace, nice=10, environ=cold)
+        survey = self.run(replace(self.request, values=False, measure=True, trace=trace, nice=10, environ=cold))
         if self._cold is None:
             self.is_crowded = crowding() > CROWDED
         if survey.held is not None:
@@ -363,7 +387,7 @@ class Surveys:
 
     def timed(self, text: str | None = None) -> protocol.Finished | None:
         """A timed run, with another text if given; None if it does not come to its end."""
-        survey = self.run(values=False, measure=True, text=text)
+        survey = self.run(replace(self.request, values=False, measure=True, text=text))
         if survey.held is not None:
             survey.close()
         finished = survey.finished

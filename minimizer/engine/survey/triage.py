@@ -15,7 +15,8 @@ from typing import Any
 from minimizer.engine import coverage
 from minimizer.engine.child import protocol
 from minimizer.engine.child.outcome import ExceptionInfo
-from minimizer.engine.oracle.oracle import exception_signature, is_starved_compiler, verdict_signature
+from minimizer.engine.oracle.oracle import exception_signature, verdict_signature
+from minimizer.engine.patience import REPEAT_SECONDS, SURVEYS
 from minimizer.engine.survey import dispute, in_eager
 from minimizer.engine.survey.cases import (
     Case,
@@ -55,11 +56,10 @@ from minimizer.engine.survey.verdicts import (
     wants_arguments,
 )
 from minimizer.errors import BudgetExceeded, ChildFailed, GraphTooLarge, MemoryExceeded
+from minimizer.inside.questions import HoldPlace
 from minimizer.report.excused import excused
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
-SURVEYS, REPEAT_SECONDS = 5, 45.0
-"""Most runs of a script that ends well, and seconds after which no further one begins: its failure may be flaky."""
 STARVED = (
     "a C++ compiler of Inductor had too little memory, which is no compile error; "
     "MINIMIZER_TRIAL_MEMORY_BYTES and MINIMIZER_JOB_MEMORY_BYTES say how much there may be"
@@ -133,7 +133,7 @@ class Triage:
             assert error is not None
             survey.close()
             return self._raised(protocol.Finished(checked=survey.held.failure.checked or protocol.Checked()), error)
-        if survey.held is not None and is_starved_compiler(survey.held.failure.exception):
+        if survey.held is not None and (raised := survey.held.failure.exception) and raised.is_of_starved_compiler:
             survey.close()
             raise MemoryExceeded(STARVED)
         if survey.held is not None and (settled := self._without_a_compiler(survey.held.failure)) is not None:
@@ -207,7 +207,7 @@ class Triage:
     def _lost(self, finished: protocol.Finished, lost: protocol.Lost) -> Case | None:
         """The call that lost the CUDA context, held just before that in a new run; None if it cannot be held."""
         error = finished.exception
-        held = self._holding.at(lost.graph, lost.call)
+        held = self._holding.at(HoldPlace(lost.graph, lost.call))
         if held is None or error is None:
             return None
         case = self._holding.case(held, signature=lost_signature(lost, error))
@@ -215,7 +215,7 @@ class Triage:
 
     def held_at(self, case: Case) -> Case | None:
         """The call of a case, held again, just before compiled code makes it; None if it cannot be held."""
-        held = self._holding.at(case.graph, case.call)
+        held = self._holding.at(HoldPlace(case.graph, case.call)) if case.graph is not None else None
         return None if held is None else self._holding.case(held, signature=case.signature)
 
     def without(self, graphs: Sequence[int]) -> Case | ScriptCase | Settled:
@@ -233,9 +233,8 @@ class Triage:
             suspect = self._suspects.pop(0)
             if suspect.phase == "backward" and (suspect.graph, suspect.call) in self._asked_with_gradients:
                 continue
-            place = {"graph": suspect.graph, "call": suspect.call, "phase": suspect.phase}
-            survey = self.surveys.run(hold=place)
-            if (held := self._holding.to_reduce(survey)) is not None:
+            held = self._holding.at(HoldPlace(suspect.graph, suspect.call, suspect.phase))
+            if held is not None:
                 signature = verdict_signature(suspect.verdict)
                 if suspect.phase == "backward":
                     signature = replace(signature, kind=Kind.WRONG_GRADIENT)
@@ -264,7 +263,7 @@ class Triage:
     def _first_layout(self) -> Case | None:
         first = self._layouts[0]
         self.surveys.aim_at(first.graph, first.call)
-        survey = self._holding.to_reduce(self.surveys.run(layout=True))
+        survey = self._holding.to_reduce(self.surveys.run(replace(self.surveys.request, layout=True)))
         return self._holding.case(survey) if survey is not None else None
 
     def leave_open(self) -> None:
@@ -343,7 +342,7 @@ class Triage:
         """The call that fails by the script's own tolerance, held, where our rule sees legal rounding; else None."""
         tolerance = {key: value for key, value in (checks[-1] if checks else {}).items() if key in ("rtol", "atol")}
         for passed in range(SURVEYS):
-            survey = self.surveys.run(tolerance=tolerance)
+            survey = self.surveys.run(replace(self.surveys.request, tolerance=tolerance))
             if (held := self._holding.to_reduce(survey)) is not None:
                 self._on_note(f"The failure is judged by {CHECKED_BY_SCRIPT}: {tolerance or 'the default tolerance'}.")
                 return replace(self._holding.case(held, tolerance=tolerance), runs=1 + passed)
@@ -361,7 +360,7 @@ class Triage:
         for call in missing:
             signature = missing_signature(call)
             if any(signature.matches(other) for other in raised):
-                held = self._holding.at(call.graph, call.call)
+                held = self._holding.at(HoldPlace(call.graph, call.call))
                 if held is not None:
                     case = self._holding.case(held, signature=signature)
                     return replace(case, message=line_of(call.exception), exception=call.exception)

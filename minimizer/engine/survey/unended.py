@@ -9,15 +9,14 @@ from minimizer.engine.child import protocol, stacks
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
-from minimizer.engine.oracle.oracle import OOM_SIGNALS, Signature
+from minimizer.engine.oracle.oracle import crash_signature
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, checked_of, hang_signature, place_of, signal_name
 from minimizer.engine.survey.holding import Holding
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.verdicts import before_a_frame, not_runnable, nothing_compiled, unmade
+from minimizer.engine.trouble import KILLED, OWN_CODE_RAISED
 from minimizer.vocabulary import Kind, Reason, Status
 
-CHILD_FAILED = 70
-"""Exit status of a child whose own code, not the script, raised (``inside/wire.py``)."""
 Raised = Callable[[protocol.Finished, ExceptionInfo], Case | ScriptCase | Settled]
 """Judges a run that ended by an exception."""
 
@@ -37,7 +36,7 @@ class Unended:
         eager = self._surveys.eager()
         if eager.finished is None:
             return not_runnable(eager, "with and without the compiler")
-        if survey.signal in OOM_SIGNALS or survey.exit == CHILD_FAILED:
+        if survey.rule in (KILLED, OWN_CODE_RAISED):
             return not_runnable(survey, "with the compiler")
         if not survey.phase.attempted and eager.finished.exception is None:
             end = f"it dies by {signal_name(survey.signal)}" if survey.signal else f"it ends with status {survey.exit}"
@@ -48,8 +47,8 @@ class Unended:
         if survey.phase.doing == "compare" and (found := self._uncompared(survey, survey.signal)) is not None:
             return found
         place = place_of(survey.phase)
-        held = self._holding.at(**place) if place is not None else None
-        signature = Signature(Kind.CRASH, signal=survey.signal)
+        held = self._holding.at(place) if place is not None else None
+        signature = crash_signature(survey.signal, survey.log)
         if held is None:
             by_signal = unmade(f"(it dies by {signal_name(survey.signal)})", Kind.CRASH, stack=dump)
             return ScriptCase(by_signal if place is not None else not_runnable(survey, "with the compiler"))
@@ -59,7 +58,7 @@ class Unended:
 
     def _uncompared(self, survey: Survey, signal: int) -> Case | ScriptCase | Settled | None:
         """The result of an uncompared run of a script that died during a comparison; None if it dies again."""
-        alone = self._surveys.run(values=False)
+        alone = self._surveys.run(replace(self._surveys.request, values=False))
         if self._holding.to_reduce(alone) is not None:
             return self._holding.case(alone)
         if alone.finished is None:
@@ -95,7 +94,7 @@ class Unended:
         when = "all the while" if silence.stayed is None else f"for the last {silence.stayed:.0f} of them"
         message = f"torch.compile {message}, and is in {silence.text} {when}"
         if place is not None:
-            held = self._holding.at(**place)
+            held = self._holding.at(place)
             if held is not None:
                 return replace(
                     self._holding.case(held, signature=hang_signature(silence)),

@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from minimizer.engine.child import protocol
-from minimizer.engine.child.clean_process import KILLED_EACH_TIME
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.oracle.oracle import OOM_SIGNALS
 from minimizer.engine.survey.cases import Cache, ScriptCase, Settled, line_of, message_of, signal_name
+from minimizer.engine.trouble import KILLED, KILLED_EACH_TIME
 from minimizer.errors import GraphTooLarge, WorkerTrouble
 from minimizer.report.excused import excused
 from minimizer.vocabulary import Kind, Reason, Status, counted
@@ -249,7 +248,7 @@ def not_runnable(survey: Survey, how: str) -> Settled:
     Raises:
         WorkerTrouble: it was killed, the second time as well.
     """
-    if survey.signal in OOM_SIGNALS and not survey.timed_out:
+    if survey.rule is KILLED:
         raise WorkerTrouble(f"the script, run {how}, {KILLED_EACH_TIME}")
     if survey.timed_out:
         why = "it did not end in time"

@@ -8,8 +8,9 @@ flattens, and those that bind the names in them, in the script's order.
 from __future__ import annotations
 
 import ast
+import builtins
 import symtable
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from minimizer.engine.user_script.statements import is_of_the_future
 from minimizer.engine.user_script.unfolded import opened
@@ -35,6 +36,8 @@ REGISTERING = {
     "impl",
     "define",
 }
+PREDEFINED = {*dir(builtins), "__file__", "__builtins__", "__annotations__"}
+"""Names that every script has."""
 MUTATING = {"clear", "pop", "setdefault", "update"}
 """Methods that change a table of torch's own, such as that of the decompositions."""
 
@@ -180,10 +183,21 @@ def names_bound(statement: ast.stmt) -> set[str]:
 
 def names_used(text: str) -> set[str]:
     """The global names that a statement reads; those of its arguments and locals are its own."""
+    return {symbol.get_name() for symbol in _global_symbols(text) if symbol.is_referenced()}
+
+
+def names_without_value(text: str) -> set[str]:
+    """The global names that a script reads and never binds: a ``NameError`` where the reading line is reached."""
+    if "import *" in text:
+        return set()
+    bound = {s.get_name() for s in _global_symbols(text) if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    return names_used(text) - bound - PREDEFINED
+
+
+def _global_symbols(text: str) -> Iterator[symtable.Symbol]:
+    """The symbols of the module's scope, and those of inner scopes that mean the module's."""
     pending = [symtable.symtable(text, "statement", "exec")]
-    names: set[str] = set()
     for scope in pending:
         is_module = scope.get_type() == "module"
-        names |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (is_module or s.is_global())}
+        yield from (symbol for symbol in scope.get_symbols() if is_module or symbol.is_global())
         pending += scope.get_children()
-    return names

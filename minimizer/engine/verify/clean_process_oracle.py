@@ -7,16 +7,17 @@ finds old data in a forked trial and mostly zeros in a fresh process, and zeros 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from minimizer.engine.emit import Repro
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
-from minimizer.engine.reduce.graph import Check
 
 Fails = Callable[[Repro, bytes | None], bool]
 """Whether a repro, with its data, fails in a clean process and passes there without the compiler."""
 Write = Callable[[Program], tuple[Repro, bytes | None] | None]
 """Writes the repro of a program of the last batch judged, and its data; None if it cannot be written."""
+C = TypeVar("C")
 
 
 class Alone:
@@ -34,8 +35,8 @@ class Alone:
         return written is not None and self._fails(*written)
 
 
-def last_that_fails(way: Sequence[Program], check: Check) -> int | None:
-    """The index of the smallest program in the history of a reduction that still fails; None if the first one does not.
+def last_that_fails(way: Sequence[C], check: Callable[[Sequence[C]], Sequence[bool | None]]) -> int | None:
+    """The index of the smallest candidate in the history of a reduction that still fails; None if the first one does not.
 
     By bisection, which assumes that all earlier ones fail. If they do not, the result still fails, and reducing it
     again finds smaller ones.

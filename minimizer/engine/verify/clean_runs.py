@@ -6,7 +6,6 @@ off.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,21 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from minimizer.engine.child import scratch_disk
-from minimizer.engine.child.clean_process import KILLED_EACH_TIME, CleanRun, run_clean
-from minimizer.engine.child.tracebacks import GPU_FULL
+from minimizer.engine.child.clean_process import CleanRun, run_clean
+from minimizer.engine.child.headers import NO_HEADERS, Headers, clean_environment
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
+from minimizer.engine.patience import AGAIN_SECONDS
 from minimizer.engine.reduce.python.entries import is_compiled
+from minimizer.engine.trouble import GPU_IS_FULL, KILLED, KILLED_EACH_TIME
 from minimizer.errors import WorkerTrouble
 from minimizer.report.model import Verification
-from minimizer.sandbox import COMPILER_VARIABLES, Sandbox, real_interpreter, runtime_paths
+from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 
 PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 """Exit statuses of a repro: the bug shows, it is gone, the machine cannot tell."""
-VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
-"""Compiled runs of a repro, and most seconds of each."""
-AGAIN_SECONDS = 300.0
-"""Most seconds of all repetitions together of runs that were stopped."""
 SHOWN = 4000
 """Most characters of a repro's output in the report."""
 FILE_BYTES = 2 << 30
@@ -55,6 +52,7 @@ def verify(
     left: Callable[[], float],
     runs: int = 3,
     read: Sequence[Path] = (),
+    headers: Headers = NO_HEADERS,
     on_note: Callable[[str], None] = lambda note: None,
     watch: Callable[[], None] = lambda: None,
 ) -> Verification:
@@ -72,6 +70,7 @@ def verify(
         timeout: seconds for one run, in addition to the time after which a repro of a hang ends itself.
         left: seconds that are left for all of them together; no run outlasts it.
         runs: the number of compiled runs, all of which must fail.
+        headers: those of the interpreter's torch, lent to the runs.
         on_note: receives a sentence on every run that did not end as it should.
         watch: called while waiting; an exception from it ends all runs at once, and is raised here.
 
@@ -83,7 +82,16 @@ def verify(
     def run(number: int, seconds: float = limit) -> Run:
         extra = {"TORCHDYNAMO_DISABLE": "1"} if number == runs else {}
         return run_once(
-            repro, data, sandbox, python, scratch / f"verify-{number}", min(seconds, left()), watch, extra, read=read
+            repro,
+            data,
+            sandbox,
+            python,
+            scratch / f"verify-{number}",
+            min(seconds, left()),
+            watch,
+            extra,
+            read=read,
+            headers=headers,
         )
 
     # A sandbox dies with the thread that started it: each run is started and awaited by one thread of the pool.
@@ -93,11 +101,11 @@ def verify(
 
     def made_sure(number: int, end: Run) -> Run:
         """A run, repeated now that the others have ended if it was short of GPU memory, of memory or of time."""
-        if GPU_FULL.search(end.output):
+        if end.rule is GPU_IS_FULL:
             return run(number)
-        if end.was_killed:
+        if end.rule is KILLED:
             again = run(number)
-            if again.was_killed:
+            if again.rule is KILLED:
                 watch()  # raises if it was for the disk or the memory that the job may take
                 raise WorkerTrouble(f"the repro {KILLED_EACH_TIME}")
             return again
@@ -134,10 +142,12 @@ def run_once(
     extra: Mapping[str, str] | None = None,
     write: Sequence[Path] = (),
     read: Sequence[Path] = (),
+    headers: Headers = NO_HEADERS,
 ) -> Run:
     """One run in a folder of its own, with empty caches; ``extra`` is added to its environment.
 
     ``write``: folders beside its own that it may write to, and that stay. ``read``: what it may read beside its interpreter.
+    ``headers``: those of its torch; without any, none is compiled for the single kernel of a run, which would cost four seconds more.
 
     A run that was killed is repeated once: a repro that kills itself does so again, and others seldom do.
     """
@@ -146,6 +156,8 @@ def run_once(
         work, home = folder / "work", folder / "home"
         work.mkdir(parents=True)
         home.mkdir()
+        has_headers = headers.lay(home)
+        slow = {} if has_headers else {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
         try:
             (work / SCRIPT_FILE).write_text(repro.source, encoding="utf-8")
             if data is not None:
@@ -155,9 +167,9 @@ def run_once(
                 sandbox,
                 work=work,
                 output=folder / "output",
-                read=[*runtime_paths(python), *read],
+                read=[*runtime_paths(python), *read, *headers.shown],
                 write=[work, home, *write],
-                environment={**_environment(home), **(extra or {})},
+                environment={**clean_environment(home), **slow, **(extra or {})},
                 limit=limit,
                 watch=watch,
                 file_bytes=FILE_BYTES,
@@ -167,28 +179,7 @@ def run_once(
             scratch_disk.remove(folder)
 
     run = once()
-    return once() if run.was_killed else run
-
-
-def _environment(home: Path) -> dict[str, str]:
-    """The least environment that a compiler needs, so that nothing of ours can make a repro fail.
-
-    Inductor's test of the vector instructions is skipped, and headers are not precompiled for the single kernel of a
-    run: the two cost five and four seconds a run, and do not change what is built.
-    """
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        **{name: os.environ[name] for name in COMPILER_VARIABLES if name in os.environ},
-        "HOME": str(home),
-        "TMPDIR": str(home),
-        "TORCHINDUCTOR_CACHE_DIR": str(home / "cache"),
-        "TORCHINDUCTOR_VEC_ISA_OK": "1",
-        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "LANG": "C.UTF-8",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONNOUSERSITE": "1",
-    }
+    return once() if run.rule is KILLED else run
 
 
 def missing_module(complaints: Iterable[str]) -> str | None:

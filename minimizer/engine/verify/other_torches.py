@@ -11,23 +11,20 @@ from minimizer.engine.child.clean_process import run_clean
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
+from minimizer.engine.patience import TORCH_ASK_SECONDS, TORCH_LEAST_SECONDS, TORCH_MOST_SECONDS
 from minimizer.engine.verify.clean_runs import GONE, PRESENT, Run, run_once
 from minimizer.errors import MissingTool
 from minimizer.report.examined import Version
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 
 ASK = "import torch; print(torch.__version__)"
-ASK_SECONDS = 60.0
-LEAST_SECONDS, MOST_SECONDS = 5.0, 180.0
-"""Seconds for a repro in one of them: least time left with which a run begins, and most time for a run."""
 NO_TIME = "there was no time left for it"
-OWN = "this job's"
 
 
 def compare(
     repro: Repro, data: bytes | None, place: Place, toolchains: Mapping[str, Path], journal: Journal, *, jobs: int
 ) -> list[Version]:
-    """Run the repro once in each interpreter, at most ``jobs`` in parallel; the job's own, known to fail, comes first.
+    """Run the repro once in each interpreter, other than the job's own, at most ``jobs`` in parallel.
 
     If the time ends before a run does, the outcome for that interpreter is ``cannot_run``.
     """
@@ -39,17 +36,16 @@ def compare(
         return _in(name, path, repro, data, place, journal)
 
     with ThreadPoolExecutor(jobs) as pool:
-        found = list(pool.map(one, others.keys(), others.values()))
-    return [Version(name=OWN, torch=journal.report.environment.get("torch", ""), outcome="fails"), *found]
+        return list(pool.map(one, others.keys(), others.values()))
 
 
 def _in(name: str, python: Path, repro: Repro, data: bytes | None, place: Place, journal: Journal) -> Version:
     folder = place.private("versions") / name.replace("/", "_")
     try:
-        if journal.clock.spare < LEAST_SECONDS:
+        if journal.clock.spare < TORCH_LEAST_SECONDS:
             return Version(name=name, outcome="cannot_run", note=NO_TIME)
         torch = _torch(python, place.sandbox, folder, journal.watch_owner)
-        limit = min(max(journal.clock.spare, LEAST_SECONDS), MOST_SECONDS)
+        limit = min(max(journal.clock.spare, TORCH_LEAST_SECONDS), TORCH_MOST_SECONDS)
         run = run_once(repro, data, place.sandbox, python, folder, limit, journal.watch_owner)
     except MissingTool as error:
         return Version(name=name, outcome="cannot_run", note=str(error)[:300])
@@ -79,7 +75,7 @@ def _torch(python: Path, sandbox: Sandbox, folder: Path, watch: Callable[[], Non
         read=runtime_paths(python),
         write=[folder],
         environment={"HOME": str(folder), "PYTHONNOUSERSITE": "1"},
-        limit=ASK_SECONDS,
+        limit=TORCH_ASK_SECONDS,
         watch=watch,
     )
     scratch_disk.remove(folder)

@@ -15,14 +15,13 @@ from pathlib import Path
 from minimizer.engine.aside import Aside
 from minimizer.engine.emit import SCRIPT_FILE
 from minimizer.engine.journal import Journal
+from minimizer.engine.patience import UPTAKE_SECONDS
 from minimizer.engine.witness.minifier import STORAGES, Testimony
 from minimizer.errors import Cancelled
 from minimizer.report.model import Failure, Report, Workaround
 from minimizer.sink import REPROS, Sink
 from minimizer.vocabulary import Kind, Status
 
-UPTAKE_SECONDS = 60
-"""Least seconds of budget left with which the job for a dump begins."""
 ABSENT = ("unsupported", "opaque", "generator")
 """Methods of a launcher's reader that stand for inputs which the tool could not save."""
 DRAWS = ("inductor_seed", "inductor_random", "inductor_randint", "inductor_lookup_seed")

@@ -112,6 +112,7 @@ def _hear(
     limit = seconds()
     folder = place.private(f"witness-{after}")
     work = place.lay_out(folder / "work")
+    place.headers.lay(folder)
     output = place.private("logs") / f"witness-{after}.txt"
     environment = {
         **place.environment(folder / "cache", home=folder),

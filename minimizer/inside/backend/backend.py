@@ -192,7 +192,11 @@ class _Handler:
         said = f"torch.compile: {fault.kind} {_moment(fault)}. {fault.what}"
         if raises:
             if fault.error is not None:
-                fault.error.add_note(f"To reduce this graph: {command}" if command else "The graph could not be saved.")
+                note = f"To reduce this graph: {command}" if command else "The graph could not be saved."
+                if sys.version_info >= (3, 11):
+                    fault.error.add_note(note)
+                else:
+                    _say(note)
                 raise fault.error
             raise CompiledDiffers(f"{said}\nTo reduce it: {command}" if command else said)
         if is_new:

@@ -1,7 +1,8 @@
-"""Caches inductor's probes of the processor, so that they run once for each job.
+"""Caches inductor's probes of the processor and the name of its precompiled header, so that they are found out once for each job.
 
 Before a process's first kernel, inductor builds a probe for every vector extension of the processor, and loads it in a new
-interpreter. A trial builds one kernel, so the probes would take a large part of its time.
+interpreter; and it preprocesses the header of all kernels, whose hash is the name of the precompiled one. A trial builds one kernel, so
+this would take a large part of its time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch._inductor.config
-from torch._inductor import cpu_vec_isa
+from torch._inductor import codecache, cpu_vec_isa
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 FOLDER = "probes"
@@ -30,16 +31,46 @@ def remember_probes() -> None:
 
     def check_build(isa: Any, code: str) -> bool:
         asked = (type(isa).__name__, isa.build_arch_flags(), torch._inductor.config.cpp.cxx, code)
-        kept = Path(cache_dir(), FOLDER, hashlib.sha256(repr(asked).encode()).hexdigest())
+        kept = _kept(asked)
         try:
             return kept.read_text() == "loads"
         except OSError:
             loads = bool(original(isa, code))
-        with contextlib.suppress(OSError):  # a script may have deleted the cache folder; compilation works without it
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            new = kept.with_name(f"{kept.name}.{os.getpid()}")
-            new.write_text("loads" if loads else "fails")
-            new.replace(kept)
+        _keep(kept, "loads" if loads else "fails")
         return loads
 
     cpu_vec_isa.VecISA.check_build = check_build  # type: ignore[method-assign, assignment]
+
+
+def remember_headers() -> None:
+    """Store the path of each precompiled header, for all processes of the job: the header does not change meanwhile.
+
+    Does nothing if the private function that is patched has changed.
+    """
+    original = getattr(codecache, "_precompile_header", None)
+    if original is None:
+        return
+
+    def precompile_header(header: str, hashable_cmd_line: str, **compile_command: Any) -> str:
+        kept = _kept((header, hashable_cmd_line, sorted(compile_command.items(), key=lambda item: item[0])))
+        with contextlib.suppress(OSError):
+            path = kept.read_text()
+            if os.path.exists(f"{path}.gch"):
+                return path
+        path = str(original(header, hashable_cmd_line, **compile_command))
+        _keep(kept, path)
+        return path
+
+    codecache._precompile_header = precompile_header  # type: ignore[assignment]
+
+
+def _kept(asked: object) -> Path:
+    return Path(cache_dir(), FOLDER, hashlib.sha256(repr(asked).encode()).hexdigest())
+
+
+def _keep(kept: Path, answer: str) -> None:
+    with contextlib.suppress(OSError):  # a script may have deleted the cache folder; compilation works without it
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        new = kept.with_name(f"{kept.name}.{os.getpid()}")
+        new.write_text(answer)
+        new.replace(kept)

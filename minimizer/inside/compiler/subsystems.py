@@ -23,28 +23,28 @@ from torch._inductor.virtualized import V
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from ..messages import Part
-from ..wire import Channel, Message
+from ..questions import Switches
+from ..wire import Channel
 
 ENTRIES = ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry")
 
 
-def install(switches: Message | None, channel: Channel) -> None:
+def install(switches: Switches | None, channel: Channel) -> None:
     """Apply switches for the rest of this process; None changes nothing.
 
-    ``{"off": [names], "only": {kind: [names]}}``: parts in ``off`` are off; of a kind in ``only``, just the named parts are on; all
-    others are on. The first use of each part is reported by a `Part`, and so is the start of every pass, since a pass that hangs or
-    crashes has made a difference too.
+    The first use of each part is reported by a `Part`, and so is the start of every pass, since a pass that hangs or crashes has made a
+    difference too.
     """
     if switches is not None:
-        Switches(switches, channel).install()
+        Switchboard(switches, channel).install()
 
 
-class Switches:
+class Switchboard:
     """Decides which parts are on, and reports parts that are used. ``acted``: the part changed what the compiler makes of the graph."""
 
-    def __init__(self, switches: Message, channel: Channel) -> None:
-        self._off = frozenset(switches.get("off", ()))
-        self._only = {kind: frozenset(names) for kind, names in switches.get("only", {}).items()}
+    def __init__(self, switches: Switches, channel: Channel) -> None:
+        self._off = frozenset(switches.off)
+        self._only = {kind: frozenset(names) for kind, names in switches.only.items()}
         self._channel = channel
         self._told: set[tuple[str, bool]] = set()
         self._matcher: str | None = "patterns/"

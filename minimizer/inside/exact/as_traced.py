@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import overrides
+from torch._dynamo.backends.debugging import aot_eager
 from torch.utils._device import DeviceContext
 
 MOST_GRAPHS, MOST_CALLS = 10_000, 1000
@@ -23,10 +24,12 @@ def eager_as_traced(
     graph_calls: list[list[int]],
     outermost: Callable[[], int],
     of_graph: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
+    *,
+    aot: bool = False,
 ) -> Callable[..., Any]:
     """A variant of Dynamo's backend ``eager`` that fills ``graph_calls``; see `ExactLog` on the torch-free side.
 
-    ``of_graph``: the surroundings in which each graph runs.
+    ``of_graph``: the surroundings in which each graph runs. ``aot``: whether AOTAutograd traces them first.
     """
 
     def eager(graph: torch.fx.GraphModule, inputs: Any, **_: Any) -> Callable[..., Any]:
@@ -36,16 +39,17 @@ def eager_as_traced(
             if isinstance(part, torch.fx.GraphModule)
             for node in part.graph.nodes
         ]
+        run = aot_eager(graph, inputs) if aot else graph.forward
         builtins = {name for t in targets if BUILTINS.get(name := getattr(t, "__name__", "")) is t}
         if len(graph_calls) == MOST_GRAPHS:
-            return _as_traced(graph.forward, builtins, of_graph)
+            return _as_traced(run, builtins, of_graph)
         calls: list[int] = []
         graph_calls.append(calls)
 
         def forward(*args: Any) -> Any:
             if len(calls) < MOST_CALLS:
                 calls.append(outermost())
-            return graph.forward(*args)
+            return run(*args)
 
         return _as_traced(forward, builtins, of_graph)
 

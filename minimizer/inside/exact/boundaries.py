@@ -372,7 +372,7 @@ class Boundaries:
 
 
 def _locals(frame: types.FrameType) -> list[tuple[str, Any]]:
-    name = frame.f_code.co_qualname if sys.version_info >= (3, 11) else frame.f_code.co_name
+    name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)  # since Python 3.11
     return [(f"{name}.<locals>.{local}", value) for local, value in locals_of(frame).items()]
 
 

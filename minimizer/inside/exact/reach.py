@@ -21,6 +21,7 @@ PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torc
 """Types whose ``str`` says all that there is."""
 HIDDEN = (
     "_dynamo",
+    "__dynamo",
     "_has_dynamo",
     "_specialize_on",
     "_torchdynamo",

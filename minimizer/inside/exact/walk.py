@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any
 
 from .leaves import Entry
 from .reach import SCALARS, bounded, hashed, scalar
@@ -59,7 +59,7 @@ class Walk:
         self.entries: dict[str, Entry] = {}
         self.visits = 0
 
-    def add(self, roots: Children) -> Self:
+    def add(self, roots: Children) -> Walk:
         """Walk these roots and all that can be reached from them; an object seen before is recorded as an alias."""
         self._pending.extend(roots)
         while self._pending:

@@ -7,6 +7,7 @@ that are saved together keep the storages they share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import fx
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ..failures import LOST, device_error
-from ..values import snapshot
+from ..values import snapshot, transforms
 
 LITERAL_ELEMENTS = 64
 """Elements of the largest tensor for which `literal` writes source text."""
@@ -28,7 +29,7 @@ class GoldenGraph:
         self.names = names
         """The graph's nodes by their names in the program that was made from it."""
 
-    def values(self, keys: list[str]) -> dict[str, torch.Tensor]:
+    def values(self, keys: Sequence[str]) -> dict[str, torch.Tensor]:
         """Copies of the tensors named by ``keys``.
 
         A key is ``value`` (right after it was computed; inputs: at the start) or ``value@node`` (just before that node runs).
@@ -47,13 +48,14 @@ class GoldenGraph:
                 after.setdefault(node, []).append(key)
         collector = _Collector(self._module, moments, after)
         snapshot.set_rng_state(self._rng)
-        try:
-            collector.run(*snapshot.clone(self._inputs))
-        except _AllFound:
-            pass
-        except Exception as error:  # expected of a missing_error: eager raises where compiled code does not
-            if device_error(error) == LOST:
-                raise
+        with transforms.left_again():  # a run that ends inside of one leaves it open to the next
+            try:
+                collector.run(*snapshot.clone(self._inputs))
+            except _AllFound:
+                pass
+            except Exception as error:  # expected of a missing_error: eager raises where compiled code does not
+                if device_error(error) == LOST:
+                    raise
         return collector.found
 
     def literal(self, key: str) -> str | None:

@@ -1,7 +1,8 @@
 """The exact run of a script, compiled or eager: records, at each boundary, the state that the script can observe.
 
 Both sides run eager's own kernels; the compiled side uses Dynamo's backend ``eager``, which runs the graphs as captured. So the two
-must be equal to the bit, and any difference comes from Dynamo.
+must be equal to the bit, and any difference comes from Dynamo. A further run has AOTAutograd trace the graphs as well, which may round
+otherwise; all else must be equal there too.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from ..exact.wrappers import Glances, leave_out_compiler
 from ..exact.written import Written
 from ..messages import Phase
 from ..outcome import Ending, Outcome
+from ..questions import ExactRequest
 from ..watch.attempts import Attempts
 from ..wire import Channel, Message
 from .random_start import RandomStart
-from .requests import ExactRequest
 from .script_run import use_backend, what_ends
 
 MOST_SENT = 32 << 20
@@ -48,8 +49,17 @@ MOST_LOOKS = 5000
 """Most looks that one run reports."""
 MOST_DELAYS = 1000
 """Most calls whose duration is reported, for later runs to delay theirs by."""
-NAME = "minimizer_exact"
-"""Name under which we register our variant of Dynamo's backend ``eager``."""
+NAME, NAME_OF_AOT = "minimizer_exact", "minimizer_exact_aot"
+"""Names under which we register our variants of Dynamo's backends ``eager`` and ``aot_eager``."""
+WITH_AOT = (
+    "inductor",
+    "cudagraphs",
+    "aot_eager",
+    "aot_eager_decomp_partition",
+    "aot_eager_default_partitioner",
+    "aot_ts",
+)
+"""PyTorch's backends that AOTAutograd is part of."""
 
 
 class Log:
@@ -142,9 +152,11 @@ def exact_run(message: Message, channel: Channel) -> None:
     )
     writes = CompilerWrites(boundaries.walk) if request.written else None
     translations.watch(writes.watching if writes is not None else contextlib.nullcontext)
-    torch._dynamo.register_backend(eager_as_traced(graph_calls, boundaries.call_now, of_graph), name=NAME)
+    for name, aot in ((NAME, False), (NAME_OF_AOT, True)):
+        backend = eager_as_traced(graph_calls, boundaries.call_now, of_graph, aot=aot)
+        torch._dynamo.register_backend(backend, name=name)
     if not request.own_backend:
-        use_backend(NAME)
+        use_backend(NAME, dict.fromkeys(WITH_AOT, NAME_OF_AOT) if request.aot else {})
     if request.bare:
         leave_out_compiler()
     if glances is not None:

@@ -21,6 +21,7 @@ import torch._inductor.config
 from ..failures import LOST, device_error
 from ..messages import Phase
 from ..outcome import Ending, Outcome
+from ..questions import LayersRequest
 from ..referee import referee
 from ..referee.call import Call, Function, GradientCall, Side
 from ..referee.figures import figures, matched
@@ -28,7 +29,6 @@ from ..values import snapshot
 from ..values.device import settle
 from ..values.rounding import tensors
 from ..wire import Channel, Message
-from .requests import LayersRequest
 from .trial import Trial
 
 
@@ -58,7 +58,7 @@ class _Table:
         self._compiled: dict[str, Function] = {}
 
     def run(self) -> None:
-        torch._inductor.config.compile_threads = self._request.threads
+        torch._inductor.config.compile_threads = self._request.threads or 1
         whole, inputs = self._trial.load()
         self._functions = whole.__globals__
         call = self._trial.call_of(whole, inputs)
@@ -80,7 +80,7 @@ class _Table:
 
     def _walk(self, inputs: list[Any], seen: list[_Layer]) -> dict[int, list[Any]]:
         """Run all layers in eager, and judge each one compiled on the same inputs. Returns the golden cotangents by layer."""
-        values = dict(zip((spec["name"] for spec in self._request.inputs), inputs, strict=True))
+        values = dict(zip((spec.name for spec in self._request.inputs), inputs, strict=True))
         made: dict[int, list[Any]] = {}
         for index, region in enumerate(self._request.regions):
             if self._is_late:
@@ -196,8 +196,8 @@ class _Table:
             verdict = _judged(behind, expected, actual)
             places = [re.match(r"grad\[(\d+)\]", d.where) for d in verdict.differences]
             wrong = {int(place[1]) for place in places if place and verdict.fault}
-            names = [
-                spec["name"]
+            names: list[str | None] = [
+                spec.name
                 for spec, value in zip(self._request.inputs, behind.inputs, strict=True)
                 if isinstance(value, torch.Tensor) and value.requires_grad
             ]

@@ -17,10 +17,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from ..outcome import Ending, Outcome
+from ..questions import OperatorsRequest
 from ..values import bodies, snapshot
 from ..values.rounding import is_inexact
 from ..wire import Channel, Message
-from .requests import OperatorsRequest
 from .trial import Trial
 
 MOST_CALLS = 3

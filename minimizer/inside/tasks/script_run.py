@@ -11,8 +11,9 @@ import sys
 import threading
 import types
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,10 +25,10 @@ from ..compiler import caches, subsystems
 from ..compiler.operators import PlacedOperators, TorchCalls, unusual
 from ..messages import Phase
 from ..outcome import Ending, Outcome
+from ..questions import ScriptRequest
 from ..watch.attempts import Attempts
 from ..wire import Channel, Message
 from .random_start import RandomStart
-from .requests import ScriptRequest
 
 Compile = Callable[..., Any]
 
@@ -39,7 +40,7 @@ def rerun(message: Message, channel: Channel) -> None:
     ``runtime_error``.
     """
     request = ScriptRequest.read(message)
-    torch._inductor.config.compile_threads = request.threads
+    torch._inductor.config.compile_threads = request.threads or 1
     subsystems.install(request.switches, channel)
     watch = _Watch(request.script)
     if not request.compile:
@@ -69,7 +70,7 @@ def _outcome(error: BaseException | None, *, compiled: bool) -> Outcome:
 
 
 def what_ends(
-    path: str, args: list[str], text: str | None = None, on_start: Callable[[], None] = lambda: None
+    path: str, args: Sequence[str], text: str | None = None, on_start: Callable[[], None] = lambda: None
 ) -> BaseException | None:
     """Run a script; the exception that ended it, or None if it ended well, which includes an exit with status 0.
 
@@ -88,7 +89,7 @@ def what_ends(
     return None
 
 
-def run_script(path: str, args: list[str], text: str | None, on_start: Callable[[], None]) -> None:
+def run_script(path: str, args: Sequence[str], text: str | None, on_start: Callable[[], None]) -> None:
     """Execute a script in this process as ``python path args`` would; ``text`` replaces the file's content.
 
     A script that asks for our own backend gets inductor, so that no check runs inside a check. As at interpreter exit, non-daemon
@@ -153,30 +154,39 @@ def _failed_tests() -> Iterator[list[BaseException]]:
         yield failed
 
 
-def use_backend(name: str) -> None:
-    """Force this backend for everything that the rest of this process compiles, by any entry."""
-    torch.compile = _with_backend(torch.compile, name)
+def use_backend(name: str, instead_of: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Force this backend for everything that the rest of this process compiles, by any entry; ``instead_of`` has others for some."""
+
+    ways = {
+        **instead_of,
+        **{other: other for other in instead_of.values()},
+    }  # a decorator asks again for what was chosen
+
+    def chosen(asked: Any) -> str:
+        return ways.get(asked, name) if isinstance(asked, str) else name
+
+    torch.compile = _with_backend(torch.compile, chosen)
     for entry in ("optimize", "optimize_assert"):
-        setattr(torch._dynamo, entry, _optimize_with(getattr(torch._dynamo, entry), name))
+        setattr(torch._dynamo, entry, _optimize_with(getattr(torch._dynamo, entry), chosen))
 
 
-def _with_backend(original: Compile, name: str) -> Compile:
+def _with_backend(original: Compile, chosen: Callable[[Any], str]) -> Compile:
     """A ``torch.compile`` that replaces the backend that the script asks for."""
 
     def compile_(model: Any = None, **kwargs: Any) -> Any:
         rest = {key: value for key, value in kwargs.items() if key not in ("backend", "mode", "options")}
-        return original(model, backend=name, **rest)
+        return original(model, backend=chosen(kwargs.get("backend", "inductor")), **rest)
 
     return compile_
 
 
-def _optimize_with(original: Compile, name: str) -> Compile:
+def _optimize_with(original: Compile, chosen: Callable[[Any], str]) -> Compile:
     """A ``torch._dynamo.optimize`` that replaces the backend, except when ``torch.compile`` calls it with one already chosen."""
 
     def optimize(*args: Any, **kwargs: Any) -> Any:
         given = args[0] if args else kwargs.pop("backend", None)
         is_chosen = isinstance(given, torch._TorchCompileWrapper | torch._TorchCompileInductorWrapper)
-        return original(given if is_chosen else name, *args[1:], **kwargs)
+        return original(given if is_chosen else chosen(given), *args[1:], **kwargs)
 
     return optimize
 

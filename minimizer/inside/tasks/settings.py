@@ -9,8 +9,8 @@ import torch._functorch.config
 import torch._inductor.config
 
 from ..outcome import Ending, Outcome
+from ..questions import SettingsRequest
 from ..wire import Channel, Message
-from .requests import SettingsRequest
 
 MAX_TEXT = 200
 """Characters of a value's ``repr`` that are reported."""

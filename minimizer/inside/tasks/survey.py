@@ -25,6 +25,7 @@ from ..graph import state
 from ..graph.collectives import WHY_ONCE
 from ..graph.graphs import concrete
 from ..messages import Failure, Finished
+from ..questions import SurveyRequest
 from ..referee import steadiness
 from ..referee.call import Call, Function
 from ..values import snapshot
@@ -44,7 +45,6 @@ from ..watch.lost import LostGpu, is_lost
 from ..watch.ranks import other_ranks
 from ..watch.survey_log import Told, end_with, last_line
 from ..wire import STOP, Channel, Message
-from .requests import SurveyRequest
 from .script_run import let_nothing_check_itself, what_ends
 
 AFTERWARDS = "also afterwards: what it reads there is the later call's. Clone outputs that are kept where their memory is used again, as by CUDA graphs."

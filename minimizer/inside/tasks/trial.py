@@ -24,13 +24,13 @@ from ..compiler.operators import Operators
 from ..failures import LOST, describe, device_error
 from ..messages import Phase
 from ..outcome import Ending, Outcome
+from ..questions import TrialRequest
 from ..referee import referee, steadiness
 from ..referee.call import Call
 from ..values import snapshot
 from ..values.boundary import places
 from ..values.device import settle
 from ..wire import Channel, Message
-from .requests import TrialRequest
 
 MANY = 100
 """Most differentiable outputs that are reported; no repro is written for more."""
@@ -42,7 +42,7 @@ def judge(message: Message, channel: Channel) -> None:
     Stops after a compilation that lost the GPU.
     """
     request = TrialRequest.read(message)
-    torch._inductor.config.compile_threads = request.threads
+    torch._inductor.config.compile_threads = request.threads or 1
     subsystems.install(request.switches, channel)
     trial = Trial(request, channel)
     for outcome in trial.run():
@@ -187,10 +187,10 @@ class Trial:
         torch.manual_seed(0)
         inputs = []
         for spec in request.inputs:
-            value = golden[spec["golden"]] if spec.get("golden") else eval(spec["code"], namespace)
-            if isinstance(value, torch.Tensor) and value.requires_grad != bool(spec["requires_grad"]):
-                value = value.detach().requires_grad_(bool(spec["requires_grad"]))
-            for dim in spec.get("marks", ()):
+            value = golden[spec.golden] if spec.golden else eval(spec.code or "", namespace)
+            if isinstance(value, torch.Tensor) and value.requires_grad != spec.requires_grad:
+                value = value.detach().requires_grad_(spec.requires_grad)
+            for dim in spec.marks:
                 torch._dynamo.mark_dynamic(value, dim)
             inputs.append(value)
         return namespace[request.name], inputs

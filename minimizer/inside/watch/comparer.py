@@ -9,6 +9,7 @@ and left out.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,7 +52,7 @@ class Comparer:
         lost: LostGpu,
         *,
         values: bool,
-        tolerance: dict[str, float] | None,
+        tolerance: Mapping[str, float] | None,
         measure: bool,
         stops_at_layout: bool,
         each: EachInstance | None,

@@ -22,6 +22,15 @@ from ..graph.launches import modules_of
 from ..graph.lowering import write_down
 from ..graph.recipes import Recipe, recipe
 from ..messages import Failure, Held
+from ..questions import (
+    ForgetQuestion,
+    GoldenQuestion,
+    HoldPlace,
+    LiteralQuestion,
+    ProgramQuestion,
+    Question,
+    read_question,
+)
 from ..referee.call import Call, GradientCall
 from ..wire import Channel, Message
 from .backwards import BackwardCall
@@ -37,30 +46,29 @@ MOST_EARLIER = 8
 class Holder:
     """Holds the first failing call, or the call that ``at`` names.
 
-    ``at``: graph and call from an earlier run; the script is stopped before compiled code runs there, which is how a crash is held.
-    Its ``call`` is None to stop before the graph is compiled, its ``phase`` is ``backward`` for the call's gradients. None: hold the
-    first call that fails.
+    ``at``: a place from an earlier run; the script is stopped before compiled code runs there, which is how a crash is held. None: hold
+    the first call that fails.
     """
 
-    def __init__(self, line: Line, told: Told, health: Health, at: Message | None) -> None:
+    def __init__(self, line: Line, told: Told, health: Health, at: HoldPlace | None) -> None:
         self._line, self._told, self._health, self._at = line, told, health, at
         self._earlier: list[Recipe] = []
         """Recipes for the inputs of the calls before the held one: the first call, and the last few."""
 
     def is_at(self, graph: CapturedGraph, number: int | None, phase: str = "run") -> bool:
         """Whether ``at`` names this call in this phase, so that it is held before its outcome is known."""
-        return self.needs(graph, number) and self._at is not None and self._at.get("phase", "run") == phase
+        return self.needs(graph, number) and self._at is not None and self._at.phase == phase
 
     def needs(self, graph: CapturedGraph, number: int | None) -> bool:
         """Whether ``at`` names this call, in either phase."""
-        return self._at is not None and (self._at["graph"], self._at["call"]) == (graph.index, number)
+        return self._at is not None and (self._at.graph, self._at.call) == (graph.index, number)
 
     def note_call(self, graph: CapturedGraph, args: list[Any]) -> None:
         """Keep the recipe of a call's inputs, if the call belongs to the graph that ``at`` names.
 
         A call whose inputs have no source text is left out.
         """
-        if self._at is None or self._at["graph"] != graph.index or self._at["call"] is None:
+        if self._at is None or self._at.graph != graph.index or self._at.call is None:
             return
         with contextlib.suppress(Exception):
             if len(self._earlier) == MOST_EARLIER:
@@ -108,36 +116,32 @@ class HeldCall:
             traceback.print_exc()
             program = None
         channel.send(Held(failure, program))
-        while (question := channel.receive()) is not None:
+        while (message := channel.receive()) is not None:
             is_lost = False
             try:
-                answer = self._answer(question)
+                answer = self._answer(read_question(message))
             except Exception as error:
                 answer = {"error": f"{type(error).__name__}: {error}"[:1000]}
                 is_lost = device_error(error) == LOST
-            channel.send({"type": "answer", "ask": question["ask"], **answer})
+            channel.send({"type": "answer", "ask": message["ask"], **answer})
             if is_lost:
                 return
 
-    def _answer(self, question: Message) -> Message:
-        what = question["what"]
-        if what == "program":
-            return {"program": self._program(question["level"])}
+    def _answer(self, question: Question) -> Message:
+        if isinstance(question, ProgramQuestion):
+            return {"program": self._program(question.level)}
         assert self._golden is not None
-        if what == "golden":
-            names = question.get("names", {})
-            found = {names.get(key, key): value for key, value in self._golden.values(question["keys"]).items()}
-            torch.save(storable(found), question["file"])
+        if isinstance(question, GoldenQuestion):
+            found = {question.names.get(key, key): value for key, value in self._golden.values(question.keys).items()}
+            torch.save(storable(found), question.file)
             return {"saved": sorted(found)}
-        if what == "forget":
-            for file in question["files"]:
+        if isinstance(question, ForgetQuestion):
+            for file in question.files:
                 Path(file).unlink(missing_ok=True)
             return {}
-        if what == "literal":
-            return {"text": self._golden.literal(question["key"])}
-        if what == "calls":
-            return {"calls": [self._recipe(made) for made in (*self._earlier, recipe(self._call.inputs))]}
-        raise ValueError(f"no such question: {what}")
+        if isinstance(question, LiteralQuestion):
+            return {"text": self._golden.literal(question.key)}
+        return {"calls": [self._recipe(made) for made in (*self._earlier, recipe(self._call.inputs))]}
 
     def _recipe(self, made: Recipe) -> Message:
         """The recipe of a call's inputs, by their names in the program."""

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 RUN = (
     "import os, sys; path, file, *args = sys.argv[1:]; sys.argv = [path, *args]; sys.path[0] = os.path.dirname(path); "
@@ -21,7 +21,7 @@ RUN = (
 
 
 @contextlib.contextmanager
-def other_ranks(count: int, own: int, path: str, args: list[str], text: str | None = None) -> Iterator[None]:
+def other_ranks(count: int, own: int, path: str, args: Sequence[str], text: str | None = None) -> Iterator[None]:
     """Make this process the rank ``own`` of ``count`` on this machine, with the variables that torchrun sets, and start the others.
 
     ``text`` stands in for the script's own, if it is not None.

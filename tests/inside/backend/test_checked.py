@@ -413,13 +413,13 @@ def test_no_difference_is_made_up_where_an_input_is_no_plain_tensor(make: Callab
 
 
 def test_precisions_set_for_one_backend_do_not_reach_the_program() -> None:
-    torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # get_float32_matmul_precision() raises from now on
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]  # get_float32_matmul_precision() raises from now on
     try:
         lab = Lab(double, triple)
         assert torch.equal(lab.graph(torch.ones(3))[0], torch.full((3,), 2.0))
         assert len(lab.faults) == 1
     finally:
-        torch.backends.mkldnn.matmul.fp32_precision = "none"
+        torch.backends.mkldnn.matmul.fp32_precision = "none"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("compiled_in_it", [False, True])

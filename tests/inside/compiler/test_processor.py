@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch._inductor import config, cpu_vec_isa
+from torch._inductor import codecache, config, cpu_vec_isa
 
-from minimizer.inside.compiler.processor import remember_probes
+from minimizer.inside.compiler.processor import remember_headers, remember_probes
 
 
 @pytest.fixture
@@ -53,3 +53,30 @@ def test_a_cache_that_cannot_be_written_to_ends_nothing(
     (tmp_path / "probes").write_text("not a folder")
     assert [cpu_vec_isa.VecAVX2().check_build("AVX") for _ in range(2)] == [True, True]
     assert len(asked) == 2
+
+
+def test_the_name_of_a_header_is_found_out_once_as_long_as_it_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def precompile_header(header: str, hashable_cmd_line: str, **compile_command: Any) -> str:
+        asked.append(f"{header} {hashable_cmd_line} {compile_command['device']}")
+        path = tmp_path / f"{len(asked)}.h"
+        path.with_suffix(".h.gch").write_text("")
+        return str(path)
+
+    monkeypatch.setattr(codecache, "_precompile_header", precompile_header)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    remember_headers()
+    find = codecache._precompile_header
+    first = find("prefix.h", "-O3", device="cpu")
+    assert find("prefix.h", "-O3", device="cpu") == first and len(asked) == 1
+    others = [
+        find("prefix.h", "-O0", device="cpu"),
+        find("other.h", "-O3", device="cpu"),
+        find("prefix.h", "-O3", device="cuda"),
+    ]
+    assert len({first, *others}) == 4
+    Path(f"{first}.gch").unlink()
+    assert find("prefix.h", "-O3", device="cpu") != first

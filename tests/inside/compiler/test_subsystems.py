@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -15,6 +16,7 @@ from minimizer.engine.diagnose.trials import ProgramTrials
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.inside.questions import SettingsRequest, Switches
 from minimizer.vocabulary import Kind, Stage
 
 META = TensorMeta((3, 4), "torch.float32", (4, 1))
@@ -95,7 +97,7 @@ def test_trap_15_a_stale_state_of_pytorchs_own_bisector_has_no_effect(child: Exe
     status = state / "bisect_status.txt"
     status.write_text("backend=aot_eager\nsubsystem=\n")
     broken = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = 'accuracy'"
-    request = trial("return torch.relu(x)", setup=broken, compile_kwargs="", switches={})
+    request = trial("return torch.relu(x)", setup=broken, compile_kwargs="", switches=Switches())
     try:
         (outcome,) = child.judge([request], timeout=200)
     finally:
@@ -115,17 +117,17 @@ def test_settings_that_this_torch_does_not_have_are_left_out(child: Executor) ->
     names = ["torch._inductor.config.epilogue_fusion", "torch._inductor.config.no_such_setting"]
     setup = "import torch\ntorch._inductor.config.epilogue_fusion = False"
 
-    (outcome,) = child.judge([{"setup": setup, "expressions": names}], timeout=200, op="settings")
+    (outcome,) = child.judge([SettingsRequest(setup=setup, expressions=names)], timeout=200)
 
     assert outcome.values == {names[0]: "False"}
 
 
 def test_a_fusion_can_be_switched_off(child: Executor) -> None:
-    request = trial("return x + 1, x * 2", compile_kwargs="", switches={})
+    request = trial("return x + 1, x * 2", compile_kwargs="", switches=Switches())
     (outcome,) = child.judge([request], timeout=200)
     fusions = [part for part in outcome.parts if part.startswith("fusion/")]
 
-    (without,) = child.judge([{**request, "switches": {"only": {"fusion": []}}}], timeout=200)
+    (without,) = child.judge([replace(request, switches=Switches(only={"fusion": []}))], timeout=200)
 
     assert fusions
     assert without.ending == "same"

@@ -25,6 +25,7 @@ from minimizer.inside.exact.tensors import TensorWords
 from minimizer.inside.exact.translations import Translations
 from minimizer.inside.exact.unseen import Unseen
 from minimizer.inside.exact.written import Written
+from minimizer.inside.questions import ExactRequest
 from minimizer.inside.tasks.exact_run import Log
 
 Call = Callable[..., Any]
@@ -54,14 +55,14 @@ class InProcess:
     ) -> None:
         self._file, self._script, self._state, self._written = module.__file__, script, state, written
 
-    def judge(self, requests: Sequence[dict[str, Any]], **_: object) -> list[Outcome]:
+    def judge(self, requests: Sequence[ExactRequest], **_: object) -> list[Outcome]:
         return [Outcome(ending=Ending.SAME, exact=self._run(request)) for request in requests]
 
-    def _run(self, request: dict[str, Any]) -> ExactLog:
+    def _run(self, request: ExactRequest) -> ExactLog:
         self._state.clear()
         log, unseen, forced = Log(), Unseen(), Forced()
-        first, last = request.get("eager") or (1, 0)
-        full = request.get("full")
+        first, last = request.eager or (1, 0)
+        full = request.full
         written = Written() if self._written else None
         with _threads_as_before():
             boundaries = Boundaries(

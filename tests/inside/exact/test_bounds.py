@@ -67,7 +67,7 @@ def noted() -> None:
 
 def test_without_a_bound_a_healthy_script_is_sure_and_a_fault_is_found() -> None:
     right = holding(log, noted, lost=False)
-    assert (right.found, right.excused, right.runs) == (None, (), 2) and is_sure(report_of(exact=right))
+    assert (right.found, right.excused, right.runs) == (None, (), 3) and is_sure(report_of(exact=right))
     assert differs_at(wrong := holding(log, noted, lost=True), "log")
     assert wrong.found is not None and wrong.found.call == 3
 

@@ -12,8 +12,9 @@ from children import script
 from minimizer.engine.between import difference
 from minimizer.engine.between.answer import BY_LIBRARY, Answer
 from minimizer.engine.between.exact_runs import ExactRuns
-from minimizer.engine.between.script_runs import ALL, Children, Conditions, ScriptRuns
+from minimizer.engine.between.script_runs import ALL, Children, ScriptRuns
 from minimizer.engine.child.executor import Executor
+from minimizer.inside.questions import Conditions, Plan
 
 LOST = """
     import collections, torch
@@ -461,7 +462,7 @@ WEAK = """
 def test_what_weak_references_find_at_the_end_is_the_same(child: Executor, home: Path) -> None:
     text = textwrap.dedent(WEAK)
     runs = ScriptRuns(Children(child, script(home, text), timeout=120), text, Conditions())
-    eager, compiled = runs.logs({"eager": ALL}, {})
+    eager, compiled = runs.logs(Plan(eager=ALL), Plan())
     assert eager is not None and compiled is not None
     assert difference.compared(eager, compiled) == difference.Comparison()
     *_, (_, end) = compiled.states()
@@ -471,7 +472,7 @@ def test_what_weak_references_find_at_the_end_is_the_same(child: Executor, home:
 def test_a_line_that_is_printed_is_seen_at_the_end(child: Executor, home: Path) -> None:
     text = textwrap.dedent(PRINTED)
     runs = ScriptRuns(Children(child, script(home, text), timeout=120), text, Conditions())
-    eager, compiled = runs.logs({"eager": ALL}, {})
+    eager, compiled = runs.logs(Plan(eager=ALL), Plan())
     assert eager is not None and compiled is not None
     seen = difference.compared(eager, compiled).difference
     assert seen is not None and seen.look.event == "end"
@@ -502,7 +503,7 @@ def test_what_torchs_own_modules_choose_where_they_are_compiled_is_no_fault(chil
 def test_a_fault_beside_what_torchs_own_modules_choose_is_found(child: Executor, home: Path) -> None:
     stale = STALE.replace("import os, torch", "").replace("f =", "g =").replace("f(torch", "g(torch")
     answer = compared(child, home, PADDED + stale)
-    assert answer.found is not None and (answer.found.call, answer.found.library) == (6, True)
+    assert answer.found is not None and (answer.found.call, answer.found.conditions.library) == (6, True)
     assert answer.not_compared == (BY_LIBRARY,)
 
 
@@ -521,8 +522,9 @@ def test_a_fault_in_low_precision_is_one(child: Executor, home: Path) -> None:
     assert found is not None and found.call == 2
 
 
-def test_a_healthy_script_takes_two_runs(child: Executor, home: Path) -> None:
-    assert compared(child, home, HEALTHY["training"]).runs == 2
+def test_a_healthy_script_takes_three_runs(child: Executor, home: Path) -> None:
+    """Without the compiler, with Dynamo, and with AOTAutograd behind it."""
+    assert compared(child, home, HEALTHY["training"]).runs == 3
 
 
 def test_prints_and_logs_are_taken_out_and_what_they_compute_is_not() -> None:

@@ -158,7 +158,7 @@ def test_the_elements_of_a_list_are_inputs_of_their_own() -> None:
     lifted = LiftedGraph(boxed(function, 2))
     args = [[torch.ones(2), torch.zeros(2)], torch.full((2,), 3.0)]
     inputs = lifted.inputs(args)
-    args[0].clear()
+    args[0].clear()  # type: ignore[attr-defined]
     assert lifted.is_backward
     total, stacked = lifted.module(*inputs)
     assert total.tolist() == [3.0, 3.0]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import fx
+from torch._functorch import predispatch
 
 from minimizer.inside.graph import golden
 from minimizer.inside.graph.golden import GoldenGraph, storable
@@ -52,6 +53,22 @@ def test_a_run_ends_behind_the_last_value_that_is_asked_for(keys: list[str], ran
     assert (sorted(found), seen) == (sorted(keys), ran)
     steps = {"whole": 0.0, "first": 1.0, "first@second": 1.0, "third": 3.0}
     assert {key: value[0].item() for key, value in found.items()} == {key: steps[key] for key in keys}
+
+
+def test_a_run_that_ends_inside_of_a_transform_leaves_it() -> None:
+    """What is asked next would run within it, and have none but its wrappers."""
+    graph = fx.Graph()
+    whole = graph.placeholder("whole")
+    graph.call_function(predispatch._vmap_increment_nesting, (2, "error"))
+    inner = graph.call_function(predispatch._add_batch_dim, (whole, 0, 1))
+    outer = graph.call_function(predispatch._remove_batch_dim, (inner, 1, 2, 0))
+    graph.call_function(predispatch._vmap_decrement_nesting)
+    graph.output(outer)
+    names = {"whole": whole, "inner": inner, "outer": outer}
+    golden_graph = GoldenGraph(fx.GraphModule({}, graph), [torch.ones(2, 3)], rng_state(), names)
+    assert golden_graph.values(["inner@outer"]) == {}
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+    assert sorted(golden_graph.values(["whole", "outer"])) == ["outer", "whole"]
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_a_kernel_of_another_module_is_named_with_its_path(kernel: Kernel, monke
     home = ModuleType("own_kernels.scaling")
     exec("def scale(source): pass", vars(home))
     wrapped = Wrapped(Wrapped(home.scale))
-    home.scale = wrapped
+    home.scale = wrapped  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, home.__name__, home)
     monkeypatch.setattr(sys.modules["__main__"], "scale", wrapped, raising=False)
     module = launching(wrapped, (4, 2))

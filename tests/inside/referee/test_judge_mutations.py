@@ -8,7 +8,7 @@ here fail with a blind judge: so that they would tell us.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ import test_referee
 import torch
 from children import trial
 
+from minimizer.inside.questions import TrialRequest
 from minimizer.inside.referee import compare as comparator
 from minimizer.inside.referee.call import Call, GradientCall, Side
 from minimizer.inside.referee.referee import Verdict
@@ -139,12 +140,12 @@ def outcome(aspect: Aspect, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return ended(trial(aspect.body, grad=aspect.grad), aspect.wrong, monkeypatch)
 
 
-def ended(request: dict[str, Any], wrong: Function, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def ended(request: TrialRequest, wrong: Function, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """How a trial ends whose compiled side makes this of the right result; nothing is compiled."""
     monkeypatch.setattr(judging.Trial, "compile", lambda self, function: lambda x: wrong(function(x)))
-    request["inputs"][0]["requires_grad"] = request["grad"]
+    inputs = [replace(request.inputs[0], requires_grad=request.grad), *request.inputs[1:]]
     sent = Sent()
-    judging.judge({**request, "id": 1}, sent)
+    judging.judge(replace(request, inputs=inputs).message(), sent)
     return [message for message in sent.messages if message["type"] == "outcome"][-1]
 
 

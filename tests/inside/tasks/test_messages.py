@@ -14,8 +14,8 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.inside import failures, messages, outcome
+from minimizer.inside.questions import LayersRequest, ScriptRequest, TrialRequest
 from minimizer.inside.referee.referee import Verdict
-from minimizer.inside.tasks.requests import LayersRequest, ScriptRequest, TrialRequest
 from minimizer.inside.wire import Said, plain
 
 OURS = {Ending.CRASH, Ending.TIMEOUT, Ending.LOST}
@@ -78,4 +78,4 @@ def test_a_table_of_layers_is_asked_for_like_a_trial() -> None:
     request = LayersRequest.read({**trial, "grad": True, "tolerance": None, **table})
 
     assert isinstance(request, TrialRequest)
-    assert (request.regions[0].function, request.regions[0].judged, request.threads) == ("g", True, 1)
+    assert (request.regions[0].function, request.regions[0].judged, request.threads) == ("g", True, None)

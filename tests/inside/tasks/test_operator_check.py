@@ -9,6 +9,7 @@ import pytest
 from children import SECONDS, executor, trial
 
 from minimizer.engine.child.executor import Executor
+from minimizer.inside.questions import OperatorsRequest
 
 DEFINED = """
 @torch.library.custom_op("lib::scaled", mutates_args=())
@@ -46,8 +47,8 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
 def found(
     child: Executor, setup: str, body: str = "return torch.ops.lib.scaled(x + 1)", **changes: Any
 ) -> dict[str, str]:
-    request = trial(body, setup=setup, operators=["lib.scaled"], **{"differentiates": False, **changes})
-    (outcome,) = child.judge([request], timeout=SECONDS, op="check_operators")
+    asked = {"operators": ["lib.scaled"], "differentiates": False, **changes}
+    (outcome,) = child.judge([OperatorsRequest(**vars(trial(body, setup=setup)), **asked)], timeout=SECONDS)
     return dict(outcome.values)
 
 

@@ -126,7 +126,7 @@ def test_dynamic_marks_travel_with_the_copy() -> None:
     torch._dynamo.mark_dynamic(x, 0)
     copy = clone(x)
     assert copy._dynamo_dynamic_indices == {0}
-    assert copy._dynamo_dynamic_indices is not x._dynamo_dynamic_indices
+    assert copy._dynamo_dynamic_indices is not x._dynamo_dynamic_indices  # type: ignore[attr-defined]
 
 
 def test_zero_tensors_of_autograd_stay_what_they_are() -> None:
@@ -263,8 +263,8 @@ def test_a_parameter_made_in_inference_mode_is_copied() -> None:
 
 def test_tensors_that_lead_to_each_other_are_copied_once() -> None:
     weight, average = torch.nn.Parameter(torch.ones(2)), torch.zeros(2)
-    weight.average, average.source = average, weight
-    weight.me = weight
+    weight.average, average.source = average, weight  # type: ignore[attr-defined]
+    weight.me = weight  # type: ignore[attr-defined]
     copied = clone([weight])[0]
     assert copied is copied.me is copied.average.source
     assert not shares(copied.average, average)

@@ -15,8 +15,10 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import TRACE, examine
-from minimizer.engine.survey.runs import HANG_AFTER, Surveys
+from minimizer.engine.patience import HANG_AFTER
+from minimizer.engine.survey.runs import Surveys
 from minimizer.inside.watch import health
+from minimizer.report.examined import Health
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
 
@@ -56,9 +58,10 @@ def test_health_of_a_script_that_breaks_and_recompiles(child: Executor, tmp_path
     journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     surveys = Surveys(child, script(tmp_path, SCRIPT), args=[], steps=None, hang_after=HANG_AFTER, values=True)
 
-    examine(surveys, child.place, journal)
+    kept: list[Health] = []
+    examine(surveys, child.place, journal, keep=kept.append)
 
-    found = journal.report.health
+    (found,) = kept
     assert any(
         text.startswith('script.py line 6: print("seen"): Failed to trace builtin operator')
         for text in found.graph_breaks

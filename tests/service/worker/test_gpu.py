@@ -60,7 +60,7 @@ def python(
     if triton:
         (folder / "triton.py").write_text("__version__ = '3.7.1'\n")
     launcher = folder / "python"
-    launcher.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {sys.executable} "$@"\n')
+    launcher.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {sys.executable} -S "$@"\n')
     launcher.chmod(0o755)
     return launcher
 

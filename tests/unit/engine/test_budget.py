@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -18,11 +19,14 @@ from minimizer.engine.draft import Result
 from minimizer.engine.graph_search import UNBLAMED, UNLOCATED, Search
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import Signature
+from minimizer.engine.program.model import Program
 from minimizer.engine.reserve import to_finish, to_verify
 from minimizer.engine.script_search import PythonLevel
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.verdicts import unexamined
-from minimizer.errors import BudgetExceeded, DiskExceeded
+from minimizer.engine.window_search import Unreduced
+from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded
+from minimizer.inside.questions import ScriptRequest, TrialRequest
 from minimizer.report.model import Failure, Report, Reproducibility
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Reason, Stage, Status
@@ -43,13 +47,22 @@ WRONG = parse(
 RIGHT = Outcome(ending=Ending.SAME)
 
 
-def relu_is_wrong(request: dict[str, Any]) -> Outcome:
-    is_inductor = "eager" not in request["compile_kwargs"]
-    return WRONG if "relu" in request["source"] and is_inductor else RIGHT
+@pytest.fixture(autouse=True)
+def _on_a_quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' own load is not that of the machine that they describe."""
+    monkeypatch.setattr("minimizer.engine.reserve.crowding", lambda: 1.0)
+
+
+def relu_is_wrong(request: TrialRequest) -> Outcome:
+    is_inductor = "eager" not in request.compile_kwargs
+    return WRONG if "relu" in request.source and is_inductor else RIGHT
 
 
 class Holder:
     """A held call whose values are small enough to be written down."""
+
+    def program(self, level: str) -> Program:
+        raise ChildFailed("the graph has one form only")
 
     def golden(self, keys: frozenset[str]) -> Path:
         return Path("/golden.pt")
@@ -74,7 +87,7 @@ class Searched:
         *,
         budget: float,
         seconds: float,
-        answer: Callable[[dict[str, Any]], Outcome] = relu_is_wrong,
+        answer: Callable[[Any], Outcome] = relu_is_wrong,
         targets: Sequence[str] = TARGETS,
         otherwise: Settled | None = None,
     ) -> None:
@@ -101,10 +114,26 @@ class Searched:
         return self.search.run(_at_once)
 
 
-def _at_once(seen: Reproducibility, enough: int) -> Future[Reproducibility]:
+def _at_once(seen: Reproducibility, enough: int, over: Event) -> Future[Reproducibility]:
     future: Future[Reproducibility] = Future()
     future.set_result(Reproducibility(failed=enough, runs=enough))
     return future
+
+
+def test_the_script_is_not_run_again_behind_a_search_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next suspect has the machine to itself."""
+    job = Searched(tmp_path, monkeypatch, budget=3000, seconds=1.0, answer=lambda _: RIGHT)
+    asked: list[Event] = []
+
+    def repeat(seen: Reproducibility, enough: int, over: Event) -> Future[Reproducibility]:
+        asked.append(over)
+        return Future()  # it is still running when the search ends
+
+    with pytest.raises(Unreduced):
+        job.search.run(repeat)
+    assert [over.is_set() for over in asked] == [True]
 
 
 def test_with_time_enough_the_repro_is_minimal_and_its_stage_known(
@@ -132,8 +161,8 @@ def test_wherever_the_time_ends_there_is_a_repro_and_time_to_verify_it(
 
 
 def test_a_graph_that_was_not_taken_apart_in_time_is_the_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_together(request: dict[str, Any]) -> Outcome:
-        return relu_is_wrong(request) if request["source"].count("torch.") > 60 else RIGHT
+    def all_together(request: TrialRequest) -> Outcome:
+        return relu_is_wrong(request) if request.source.count("torch.") > 60 else RIGHT
 
     job = Searched(tmp_path, monkeypatch, budget=100, seconds=4.0, answer=all_together, targets=TARGETS * 8)
     result = job.run()
@@ -167,8 +196,8 @@ def test_a_stage_that_takes_too_long_is_left_for_the_verification(
 ) -> None:
     """The ladder hangs: nothing is known but the failure, and a verified repro is worth more."""
 
-    def stuck(request: dict[str, Any]) -> Outcome:
-        if "aot_eager" in request["compile_kwargs"]:
+    def stuck(request: TrialRequest) -> Outcome:
+        if "aot_eager" in request.compile_kwargs:
             while True:
                 job.child.elapsed += 1.0
                 job.journal.watch()
@@ -183,8 +212,8 @@ def test_a_stage_that_takes_too_long_is_left_for_the_verification(
 
 
 def test_a_full_disk_is_not_taken_for_a_want_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(request: dict[str, Any]) -> Outcome:
-        if "aot_eager" in request["compile_kwargs"]:
+    def full(request: TrialRequest) -> Outcome:
+        if "aot_eager" in request.compile_kwargs:
             raise DiskExceeded("the disk is full")
         return relu_is_wrong(request)
 
@@ -208,6 +237,15 @@ def test_what_is_held_back_is_what_this_machine_takes() -> None:
     for _ in range(20):
         clock.pace.ended(2.0)
     assert to_verify(clock.pace, Kind.WRONG_OUTPUT) < idle, "the latest count"
+
+
+def test_what_is_held_back_grows_with_what_else_the_machine_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child started before the others came: what it took says nothing of clean runs beside them."""
+    clock = Clock(900)
+    clock.pace.start = 3.0
+    alone = to_verify(clock.pace, Kind.WRONG_OUTPUT)
+    monkeypatch.setattr("minimizer.engine.reserve.crowding", lambda: 2.0)
+    assert to_verify(clock.pace, Kind.WRONG_OUTPUT) == 2 * alone
 
 
 def test_what_is_held_back_for_clean_runs_goes_by_a_cold_cache() -> None:
@@ -240,14 +278,14 @@ print("done")
 """
 
 
-def dies(request: dict[str, Any]) -> Outcome:
+def dies(request: ScriptRequest) -> Outcome:
     """A script that dies in a call of ``f`` where it is compiled."""
-    dump = f'Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n  File "{request["script"]}", line 11 in <module>\n'
-    is_dying = request["compile"] and "f(" in request["text"]
+    dump = f'Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n  File "{request.script}", line 11 in <module>\n'
+    is_dying = request.compile and "f(" in request.text
     return Outcome(ending=Ending.CRASH, phase="compiled", signal=6, stacks=dump) if is_dying else RIGHT
 
 
-@pytest.mark.parametrize(("budget", "is_minimal"), [(50, False), (60, False), (120, True), (5000, True)])
+@pytest.mark.parametrize(("budget", "is_minimal"), [(50, False), (60, False), (240, True), (5000, True)])
 def test_wherever_the_time_ends_there_is_a_reduced_script_and_time_to_verify_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: float, is_minimal: bool
 ) -> None:
@@ -270,9 +308,9 @@ def test_a_reduced_script_never_has_more_nodes_than_it_had(tmp_path: Path, monke
     (tmp_path / "a.py").write_text(SCRIPT)
     journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(5000))
 
-    def counts(request: dict[str, Any]) -> Outcome:
-        seen = 397 if len(request["text"]) < len(SCRIPT) / 2 else 70
-        return dies(request).model_copy(update={"calls": seen if request.get("observe") else 0})
+    def counts(request: ScriptRequest) -> Outcome:
+        seen = 397 if len(request.text) < len(SCRIPT) / 2 else 70
+        return dies(request).model_copy(update={"calls": seen if request.observe else 0})
 
     child = SlowChild(journal, counts, seconds=1.0)
     goes_by(child, monkeypatch)
@@ -280,3 +318,41 @@ def test_a_reduced_script_never_has_more_nodes_than_it_had(tmp_path: Path, monke
     assert level.repro(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)) is not None
     reduction = journal.report.reduction
     assert reduction is not None and reduction.nodes_after == 397 <= reduction.nodes_before
+
+
+def fails_below_inductor(request: TrialRequest) -> Outcome:
+    """A fault of AOTAutograd's."""
+    return WRONG if "relu" in request.source and "'eager'" not in request.compile_kwargs else RIGHT
+
+
+def test_trials_run_on_the_cheapest_backend_that_shows_the_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(request: TrialRequest) -> Outcome:
+        asked.append(request.compile_kwargs)
+        return fails_below_inductor(request)
+
+    job = Searched(tmp_path, monkeypatch, budget=3000, seconds=1.0, answer=answer)
+    result = job.run()
+    assert "relu" in result.repro.source and "tanh" not in result.repro.source
+    assert "aot_eager" not in result.repro.source
+    assert job.report.failure is not None and job.report.failure.stage is Stage.AOT_AUTOGRAD
+    cheap = "backend='aot_eager'"
+    climbed = asked.index(cheap) + 1
+    until = next(number for number, one in enumerate(asked) if number > climbed and one != cheap)
+    assert until - climbed >= 4
+
+
+def test_what_fails_on_a_cheaper_backend_only_goes_on_from_where_it_failed_on_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: TrialRequest) -> Outcome:
+        needs = ["relu"] if "eager" in request.compile_kwargs else ["relu", "exp"]
+        return WRONG if all(name in request.source for name in needs) else RIGHT
+
+    job = Searched(tmp_path, monkeypatch, budget=3000, seconds=1.0, answer=answer)
+    result = job.run()
+    assert "relu" in result.repro.source and "exp" in result.repro.source and "abs" not in result.repro.source
+    assert job.report.reduction is not None and job.report.reduction.one_minimal

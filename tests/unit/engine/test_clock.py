@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from minimizer.engine.clock import LATE_SECONDS, Clock
+from minimizer.engine.clock import Clock
+from minimizer.engine.patience import JOB_LATE_SECONDS
 
 
 def test_a_reserve_within_a_reserve_leaves_the_outer_one() -> None:
@@ -37,7 +38,7 @@ def test_what_is_held_back_is_what_things_take_by_then() -> None:
 def test_a_job_is_over_a_little_later_than_its_budget() -> None:
     """So that runs that were started for as long as there was time end at their own limits, and say so."""
     clock = Clock(1000)
-    for ago, is_over in ((999.0, False), (1000.5, False), (1000 + LATE_SECONDS, True)):
+    for ago, is_over in ((999.0, False), (1000.5, False), (1000 + JOB_LATE_SECONDS, True)):
         clock._started = time.monotonic() - ago
         with clock.within(10), clock.undisturbed(3600):
             assert clock.is_over == is_over

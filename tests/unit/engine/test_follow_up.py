@@ -16,9 +16,9 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.clock import Clock
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
-from minimizer.engine.follow_up import CODE_SECONDS, FIRMER, MAY_SHRINK, SHARES, FollowUp
+from minimizer.engine.follow_up import FIRMER, MAY_SHRINK, FollowUp
 from minimizer.engine.journal import Journal
-from minimizer.engine.verify.clean_runs import VERIFY_SECONDS
+from minimizer.engine.patience import CODE_SECONDS, SHARES, VERIFY_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.generated_code import GeneratedCode

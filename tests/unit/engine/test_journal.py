@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.engine.clock import LATE_SECONDS, Clock
+from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
+from minimizer.engine.patience import JOB_LATE_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
@@ -80,13 +81,13 @@ def test_what_has_a_limit_of_its_own_ends_with_the_job(tmp_path: Path) -> None:
     with journal.clock.within(10), journal.clock.reserving(lambda: 1000.0):
         journal.clock._started = time.monotonic() - 100.5
         journal.watch_owner()
-        journal.clock._started = time.monotonic() - 100 - LATE_SECONDS
+        journal.clock._started = time.monotonic() - 100 - JOB_LATE_SECONDS
         with pytest.raises(BudgetExceeded):
             journal.watch_owner()
 
 
 def test_a_job_that_was_cancelled_is_not_said_to_lack_time(tmp_path: Path) -> None:
-    journal = Journal(Stopped(tmp_path), Report(), Clock(-LATE_SECONDS))
+    journal = Journal(Stopped(tmp_path), Report(), Clock(-JOB_LATE_SECONDS))
     for wait in (journal.watch, journal.watch_owner):
         with pytest.raises(Cancelled):
             wait()

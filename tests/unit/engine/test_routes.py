@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -110,7 +111,7 @@ class Suspects:
         self._left, self.otherwise = list(left), Settled(Status.HEALTHY, None, "Healthy.")
         self.surveys = self
 
-    def rate(self, case: Case, seen: Reproducibility, enough: int) -> Reproducibility:
+    def rate(self, case: Case, seen: Reproducibility, enough: int, over: Event) -> Reproducibility:
         return Reproducibility(failed=enough, runs=enough)
 
     def next_suspect(self) -> Case | None:

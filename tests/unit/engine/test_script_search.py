@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.script_search import PythonLevel
 from minimizer.engine.survey.cases import Settled
+from minimizer.inside.questions import ScriptRequest
 from minimizer.report.culprit import Layer
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
@@ -40,15 +41,17 @@ f(torch.ones(3))
 class Dies:
     """An executor in which a compiled script with a call of ``f`` dies in the last of them."""
 
-    def judge(self, requests: Sequence[dict[str, Any]], **_: Any) -> list[Outcome]:
+    jobs = 1
+
+    def judge(self, requests: Sequence[ScriptRequest], **_: Any) -> list[Outcome]:
         return [self._one(request) for request in requests]
 
-    def _one(self, request: dict[str, Any]) -> Outcome:
-        lines = request["text"].splitlines()
+    def _one(self, request: ScriptRequest) -> Outcome:
+        lines = request.text.splitlines()
         calls = [number for number, line in enumerate(lines, 1) if line.startswith("f(torch")]
-        if not request["compile"] or not calls:
+        if not request.compile or not calls:
             return Outcome(ending=Ending.SAME)
-        frame = f'  File "{request["script"]}", line {calls[-1]} in <module>'
+        frame = f'  File "{request.script}", line {calls[-1]} in <module>'
         dump = f"Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n{frame}\n"
         return Outcome(ending=Ending.CRASH, phase="compiled", signal=signal.SIGABRT, stacks=dump)
 
@@ -79,3 +82,55 @@ def test_a_module_that_the_table_of_layers_knows_is_the_culprits(tmp_path: Path)
     level = PythonLevel(cast(Executor, Dies()), script, [], journal, jobs=1)
     assert level.repro(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)) is not None
     assert journal.report.culprits[0].module == "blocks.0"
+
+
+class Raises:
+    """An executor in which compiled scripts that call ``f`` raise on some backends; ``None`` is a script's own."""
+
+    jobs = 1
+
+    def __init__(self, needs: dict[str | None, tuple[str, ...]]) -> None:
+        self.needs = needs
+        self.asked: list[str | None] = []
+
+    def judge(self, requests: Sequence[ScriptRequest], **_: Any) -> list[Outcome]:
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: ScriptRequest) -> Outcome:
+        if not request.compile:
+            return Outcome(ending=Ending.SAME)
+        self.asked.append(request.backend)
+        needed = self.needs.get(request.backend)
+        if needed is None or any(line not in request.text for line in needed):
+            return Outcome(ending=Ending.SAME)
+        error = ExceptionInfo(
+            type="RuntimeError", message="boom", root_type="RuntimeError", root_message="boom",
+            frames=(("torch/_functorch/x.py", "boom", "raise RuntimeError"),),
+        )  # fmt: skip
+        return Outcome(ending=Ending.COMPILE_ERROR, exception=error)
+
+
+@pytest.mark.parametrize(
+    ("own", "kept"),
+    [
+        pytest.param(("f(torch.ones(2))",), ["f(torch.ones(2))"], id="as on the cheaper backend"),
+        pytest.param(
+            ("f(torch.ones(2))", "f(torch.ones(4))"), ["f(torch.ones(2))", "f(torch.ones(4))"], id="needs more"
+        ),
+    ],
+)
+def test_a_script_is_reduced_on_the_cheapest_backend_and_confirmed_on_its_own(
+    own: tuple[str, ...], kept: list[str], tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT + "f(torch.ones(4))\n")
+    below = ("f(torch.ones(2))",)
+    raises = Raises({None: own, "aot_eager": below, "aot_eager_decomp_partition": below})
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
+    level = PythonLevel(cast(Executor, raises), script, [], journal, jobs=1)
+    repro = level.repro(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.COMPILE_ERROR))
+    assert repro is not None
+    assert [
+        line for line in ("f(torch.ones(2))", "f(torch.ones(3))", "f(torch.ones(4))") if line in repro.source
+    ] == kept
+    assert raises.asked.count("aot_eager") > raises.asked.count(None) or len(kept) > 1

@@ -261,7 +261,7 @@ def written(
     monkeypatch.setattr(secondary, "generated_code", read)
     window = chain(["tanh"])
     found = SimpleNamespace(case=None, oracle=SimpleNamespace(operators=lambda program: ["aten.tanh"]))
-    place = SimpleNamespace(sandbox=None, python=None, private=lambda name: tmp_path)
+    place = SimpleNamespace(sandbox=None, python=None, headers=None, private=lambda name: tmp_path)
     one = secondary._write(
         Further(window, cast(Any, None), window), "repro-2.py", cast(Any, found), cast(Any, place), journal
     )

@@ -29,6 +29,6 @@ class ProgramProblem(Problem[Program]):
         super().__init__(program, check=check, key=sort_key, on_step=on_step, jobs=jobs, watch=watch)
         self.literal, self._original = literal, program
 
-    def judge(self, candidates: Sequence[Program | None], by: str) -> list[bool]:
+    def judge(self, candidates: Sequence[Program | None], by: str) -> list[bool | None]:
         """As `Problem.judge`; a candidate whose kernels would leave their tensors is not run."""
         return super().judge([c if c is not None and may_run(c, self._original) else None for c in candidates], by)

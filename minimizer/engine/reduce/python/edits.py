@@ -223,7 +223,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
         receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return [*(a for a in node.args if not isinstance(a, ast.Starred)), *receiver, *(k.value for k in node.keywords)]
     if isinstance(node, ast.Lambda):
-        return [node.body.func] if isinstance(node.body, ast.Call) and _passes_on(node.args, node.body) else []
+        return [node.body.func] if isinstance(node.body, ast.Call) and _takes_as_many(node.args, node.body) else []
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     if isinstance(node, ast.UnaryOp):
@@ -245,11 +245,10 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     return []
 
 
-def _passes_on(parameters: ast.arguments, call: ast.Call) -> bool:
-    """Whether a call passes exactly these parameters, in order: ``lambda x: g(x)`` is ``g``."""
-    names = [p.arg for p in _parameters(parameters)]
-    plain = len(names) == len(parameters.args) and not parameters.defaults and not call.keywords
-    return plain and names == [a.id if isinstance(a, ast.Name) else None for a in call.args]
+def _takes_as_many(parameters: ast.arguments, call: ast.Call) -> bool:
+    """Whether a call has as many plain arguments as these are parameters: ``lambda x: g(x)`` and ``lambda x: g(1)`` may be ``g``."""
+    plain = len(_parameters(parameters)) == len(parameters.args) and not parameters.defaults and not call.keywords
+    return plain and len(call.args) == len(parameters.args)
 
 
 def numbers_in(source: Source) -> list[int | float]:

@@ -7,6 +7,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from minimizer.engine.reduce.python.rounds import renamed
 from minimizer.engine.reduce.python.source import Replacement, Source, number_of
 from minimizer.engine.user_script.statements import assigned
 
@@ -53,7 +54,7 @@ def without_names(source: Source) -> Iterator[Source | None]:
 
 
 def called_once(source: Source) -> list[str]:
-    """Functions with plain parameters whose name is used exactly once, in a call that is a statement or assigned."""
+    """Functions with plain parameters whose name is used exactly once."""
     uses = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     return [
         node.name
@@ -65,14 +66,15 @@ def called_once(source: Source) -> list[str]:
 def spliced(source: Source, name: str) -> Source | None:
     """The script with the body of a function in place of its only call; None if it cannot be."""
     function = next((n for n in source.nodes() if isinstance(n, ast.FunctionDef) and n.name == name), None)
-    call_site = next((s for s in source.statements if (c := _call_of(s)) is not None and _calls(c, name)), None)
-    if function is None or call_site is None:
+    call = next((n for n in source.nodes() if isinstance(n, ast.Call) and _calls(n, name)), None)
+    if function is None or call is None:
         return None
-    call = _call_of(call_site)
-    assert call is not None
     parameters = [a.arg for a in function.args.args]
     if len(call.args) != len(parameters) or call.keywords or any(isinstance(a, ast.Starred) for a in call.args):
         return None
+    call_site = next((s for s in source.statements if _call_of(s) is call), None)
+    if call_site is None:
+        return _in_expression(source, function, call)
     given = [
         ast.Assign(targets=[ast.Name(parameter, ast.Store())], value=argument)
         for parameter, argument in zip(parameters, call.args, strict=True)
@@ -85,6 +87,15 @@ def spliced(source: Source, name: str) -> Source | None:
     elif not isinstance(call_site, ast.Expr):
         return None
     return source.edited({number_of(call_site): lambda _: [*given, *body, *end], number_of(function): lambda _: None})
+
+
+def _in_expression(source: Source, function: ast.FunctionDef, call: ast.Call) -> Source | None:
+    """The script with the value of a function that only returns one in place of its call, inside of whatever expression."""
+    value = function.body[0].value if isinstance(function.body[0], ast.Return) else None
+    if value is None:
+        return None
+    given = dict(zip((a.arg for a in function.args.args), call.args, strict=True))
+    return source.edited({number_of(call): lambda _: renamed(value, given), number_of(function): lambda _: None})
 
 
 def one_expression(source: Source) -> list[str]:

@@ -1,4 +1,4 @@
-"""Replaces an ``nn.Module`` class with a single instance by its layers and a function that calls them."""
+"""Replaces a class with a single instance and a single method by its attributes and a function: an ``nn.Module`` by its layers, as an example."""
 
 from __future__ import annotations
 
@@ -10,64 +10,128 @@ from typing import cast
 from minimizer.engine.reduce.python.entries import ENTRY
 from minimizer.engine.reduce.python.source import Editor, Replacement, Source, number_of
 
-METHODS = ({"forward"}, {"__init__", "forward"})
+CONSTRUCTOR, OF_MODULES = "__init__", "forward"
 
 
 def made_once(source: Source) -> list[str]:
-    """Classes with a ``forward``, no method besides it but a constructor, and a name that is used exactly once."""
+    """Classes with one method, none besides it but a constructor, and a name that is used exactly once."""
     uses = [n.id for n in source.nodes() if isinstance(n, ast.Name)]
     return [
         node.name
         for node in source.nodes()
-        if isinstance(node, ast.ClassDef) and uses.count(node.name) == 1 and _methods(node).keys() in METHODS
+        if isinstance(node, ast.ClassDef) and uses.count(node.name) == 1 and _method(node) is not None
     ]
 
 
-def without_class(source: Source, name: str) -> Source | None:
-    """The script with the constructor's statements, and ``forward`` as a function, in place of class and instance.
+def _method(made: ast.ClassDef) -> ast.FunctionDef | None:
+    """The only method of a class beside its constructor; None if it has none, or several."""
+    others = [method for name, method in _methods(made).items() if name != CONSTRUCTOR]
+    return others[0] if len(others) == 1 else None
 
-    None if the object is used for more than its attributes, or if one of their names is taken.
+
+def without_class(source: Source, name: str) -> Source | None:
+    """The script with the constructor's statements, and the method as a function, in place of class and instance.
+
+    None if the object is used for more than its attributes. Attributes whose names are taken get others.
     """
+    plain = _without_class(source, name)
+    if plain is None and (renamed := _with_free_names(source, name)) is not None:
+        return _without_class(renamed, name)
+    return plain
+
+
+def _with_free_names(source: Source, name: str) -> Source | None:
+    """The script with other names for attributes of an object where something else has the same; None where nothing has."""
+    made = next((n for n in source.nodes() if isinstance(n, ast.ClassDef) and n.name == name), None)
+    own = [m.args.args[0].arg for m in _methods(made).values()] if made is not None else []
+    inside = set(ast.walk(made)) if made is not None else set()
+    attributes = [n for n in inside if isinstance(n, ast.Attribute) and any(_is_name(n.value, one) for one in own)]
+    names = {n.id for n in source.nodes() if isinstance(n, ast.Name)}
+    taken = {n.attr for n in attributes if isinstance(n.ctx, ast.Store)} & names
+    held = next(filter(None, (_held(s) for s in source.statements if _makes(s, name))), None)
+    if held is not None:
+        attributes += [n for n in source.nodes() if isinstance(n, ast.Attribute) and _is_name(n.value, held)]
+    free = {one: f"{one}_" for one in taken if f"{one}_" not in names}
+    return source.edited({number_of(n): _with_attribute(free[n.attr]) for n in attributes if n.attr in free})
+
+
+def _makes(statement: ast.stmt, name: str) -> bool:
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(n, ast.Call) and _is_name(n.func, name) for n in ast.walk(statement)
+    )
+
+
+def _with_attribute(name: str) -> Callable[[ast.AST], Replacement]:
+    return lambda node: ast.Attribute(node.value, name, node.ctx)  # type: ignore[attr-defined]
+
+
+def _without_class(source: Source, name: str) -> Source | None:
+    """As `without_class`; None too if the name of an attribute is taken."""
     made = next((n for n in source.nodes() if isinstance(n, ast.ClassDef) and n.name == name), None)
     call = next((n for n in source.nodes() if isinstance(n, ast.Call) and _is_name(n.func, name)), None)
-    if made is None or call is None:
+    method = _method(made) if made is not None else None
+    if made is None or call is None or method is None:
         return None
     site = [statement for statement in source.statements if call in ast.walk(statement)][-1]  # the innermost
     methods, inside = _methods(made), set(ast.walk(made))
     taken = {n.id for n in source.nodes() if isinstance(n, ast.Name) and n not in inside}
-    function = "forward" if "forward" not in taken else name.lower()
-    setting, attributes = _setting(methods.get("__init__"), call)
-    forward = _Plain(methods["forward"])
+    function = method.name if method.name not in taken else name.lower()
+    setting, attributes = _setting(methods.get(CONSTRUCTOR), call)
+    forward = _Plain(method)
     is_clean = forward.reads <= attributes and not forward.writes and not forward.is_passed_on
     if setting is None or not is_clean or attributes & (taken | forward.locals) or function in taken | attributes:
         return None
     forward.function.name = function
-    named = Editor({number_of(call): lambda _: ast.Name(function, ast.Load())})
-    changed = cast(ast.stmt, named.visit(copy.deepcopy(site)))
+    held = _held(site)
+    uses = _uses(source, held, attributes) if held is not None else {}
+    if method.name == OF_MODULES:  # the object itself is called
+        changed: list[ast.stmt] = [_with_function(site, call, function)]
+    else:
+        bound = [
+            n
+            for n in source.nodes()
+            if isinstance(n, ast.Attribute)
+            and n.attr == method.name
+            and (n.value is call or (held is not None and _is_name(n.value, held)))
+        ]
+        is_assigned = isinstance(site, ast.Assign) and site.value is call
+        if not bound or any(n.value is call for n in bound) is is_assigned:
+            return None
+        uses |= {number_of(n): lambda _: ast.Name(function, ast.Load()) for n in bound}
+        changed = [] if is_assigned else [_with_function(site, bound[0], function)]
     return source.edited(
         {
-            **_uses(source, site, attributes),
+            **uses,
             number_of(made): lambda _: None,
-            number_of(site): lambda _: [*setting, forward.function, changed],
+            number_of(site): lambda _: [*setting, forward.function, *changed],
         }
     )
 
 
-def _uses(source: Source, site: ast.stmt, attributes: set[str]) -> dict[int, Callable[[ast.AST], Replacement]]:
-    """The edits that have a function in place of the object a statement names: ``layer`` for ``net.layer``, ``torch.compile(net)`` for
-    ``net.compile()``."""
+def _with_function(site: ast.stmt, node: ast.expr, function: str) -> ast.stmt:
+    """A statement with the name of a function in place of an expression."""
+    named = Editor({number_of(node): lambda _: ast.Name(function, ast.Load())})
+    return cast(ast.stmt, named.visit(copy.deepcopy(site)))
+
+
+def _held(site: ast.stmt) -> str | None:
+    """The one name that a statement assigns to."""
     target = site.targets[0] if isinstance(site, ast.Assign) and len(site.targets) == 1 else None
-    if not isinstance(target, ast.Name):
-        return {}
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _uses(source: Source, held: str, attributes: set[str]) -> dict[int, Callable[[ast.AST], Replacement]]:
+    """The edits that have a function in place of the object with a name: ``layer`` for ``net.layer``, ``torch.compile(net)`` for
+    ``net.compile()``."""
     edits: dict[int, Callable[[ast.AST], Replacement]] = {
         number_of(n): lambda node: ast.Name(node.attr, ast.Load())  # type: ignore[attr-defined]
         for n in source.nodes()
-        if isinstance(n, ast.Attribute) and _is_name(n.value, target.id) and n.attr in attributes
+        if isinstance(n, ast.Attribute) and _is_name(n.value, held) and n.attr in attributes
     }
     for statement in source.statements:
         call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == f"{target.id}.compile":
-            edits[number_of(statement)] = lambda _, call=call: _compiled(target.id, call)  # type: ignore[misc]
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == f"{held}.compile":
+            edits[number_of(statement)] = lambda _, call=call: _compiled(held, call)  # type: ignore[misc]
     return edits
 
 
@@ -100,7 +164,15 @@ def _setting(constructor: ast.FunctionDef | None, call: ast.Call) -> tuple[list[
         for p, value in zip(parameters.args, values, strict=True)
         if not _is_name(value, p.arg)
     ]
-    return [*given, *(statement for statement in body if not isinstance(statement, ast.Pass))], plain.writes
+    return [*given, *(statement for statement in body if not _does_nothing(statement))], plain.writes
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    """Whether it is ``pass``, or what is left of ``self.x = x``."""
+    is_own = isinstance(statement, ast.Assign) and [ast.unparse(t) for t in statement.targets] == [
+        ast.unparse(statement.value)
+    ]
+    return is_own or isinstance(statement, ast.Pass)
 
 
 class _Plain(ast.NodeTransformer):

@@ -8,10 +8,11 @@ from itertools import islice
 from minimizer.engine.reduce.graph import Reduced
 from minimizer.engine.reduce.problem import OnStep, Problem
 from minimizer.engine.reduce.python import edits, forms, inline, modules, shorter
-from minimizer.engine.reduce.python.source import Source, number_of
+from minimizer.engine.reduce.python.side_by_side import AHEAD
+from minimizer.engine.reduce.python.source import Source, changed_lines, number_of
 from minimizer.report.model import Reduction
 
-Check = Callable[[Sequence[Source]], Sequence[bool]]
+Check = Callable[[Sequence[Source]], Sequence[bool | None]]
 Pass = Callable[[Problem[Source]], None]
 WIDTH = 88
 """Most characters of a line after inlining into a definition: a longer one is wrapped, and saves nothing."""
@@ -32,7 +33,16 @@ def reduce_script(
     script so far is returned; ``watch`` is called for every batch. ``further`` passes run in each round after those
     over whole statements.
     """
-    problem = Problem(source, check=check, key=lambda s: s.key, on_step=on_step, jobs=jobs, watch=watch)
+    problem = Problem(
+        source,
+        check=check,
+        key=lambda s: s.key,
+        on_step=on_step,
+        jobs=jobs,
+        ahead=AHEAD,
+        watch=watch,
+        change=changed_lines,
+    )
     return Reduced.by(lambda: _run(problem, (*WHOLE, *further, *PARTS)), problem)
 
 
@@ -84,6 +94,18 @@ def _if_it_fits(edit: Callable[[Source, str], Source | None]) -> Callable[[Sourc
 
 
 def _run(problem: Problem[Source], passes: Sequence[Pass]) -> None:
+    """Go through the passes until none wins anything, at last with what was refused of earlier, larger scripts asked once more."""
+    while True:
+        _to_rest(problem, passes)
+        problem.recheck()
+        before = problem.best
+        for reduce_by in (*passes, *LAST):
+            reduce_by(problem)
+        if problem.best is before:
+            return
+
+
+def _to_rest(problem: Problem[Source], passes: Sequence[Pass]) -> None:
     while True:
         before = problem.best
         for reduce_by in passes:
@@ -110,6 +132,19 @@ def _blocks(problem: Problem[Source]) -> None:
 def _annotations(problem: Problem[Source]) -> None:
     """Drop annotations, all at once if possible, so that the names in them need no import."""
     problem.shrink(edits.annotated(problem.best), edits.without_annotations, "annotations")
+
+
+def _rounds(problem: Problem[Source]) -> None:
+    """Write loops out, and drop what single rounds do not need, where that is shorter in the end."""
+
+    def drop(written_out: Problem[Source]) -> None:
+        for reduce_by in (_statements, _blocks, _statements, _variables):
+            reduce_by(written_out)
+
+    for loop in shorter.loops(problem.best):
+        written_out = shorter.unrolled(problem.best, loop)
+        if written_out is not None:
+            problem.detour(written_out, drop, "rounds")
 
 
 def _functions(problem: Problem[Source]) -> None:
@@ -169,7 +204,7 @@ def _sweep(
 ) -> None:
     """Try an edit at each site, once; after an accepted one, go on with the sites of the new best script."""
     place = 0
-    while batch := list(islice(sites(problem.best), place, place + problem.jobs)):
+    while batch := list(islice(sites(problem.best), place, place + problem.batch)):
         base = problem.best
         candidates = [edit(base, *site) for site in batch]
         problem.judge(candidates, by)
@@ -183,13 +218,15 @@ def _each(
     pending = list(names)
     while pending:
         before = problem.best
-        batch, pending = pending[: problem.jobs], pending[problem.jobs :]
+        batch, pending = pending[: problem.batch], pending[problem.batch :]
         verdicts = problem.judge([edit(before, name) for name in batch], by)
-        if problem.best is not before and sum(verdicts) > 1:
-            pending = [name for name, fails in zip(batch, verdicts, strict=True) if fails] + pending
+        if problem.best is not before:
+            won = [name for name, fails in zip(batch, verdicts, strict=True) if fails]
+            left = [name for name, fails in zip(batch, verdicts, strict=True) if fails is None]
+            pending = (won if len(won) > 1 else []) + left + pending
 
 
 WHOLE: tuple[Pass, ...] = (_statements, _annotations, _blocks)
-PARTS: tuple[Pass, ...] = (forms.simpler, _functions, _classes, _variables, _items, _expressions, _numbers)
-LAST: tuple[Pass, ...] = (shorter.statements,)
+PARTS: tuple[Pass, ...] = (forms.simpler, _functions, _classes, _variables, _expressions, _items, _numbers)
+LAST: tuple[Pass, ...] = (shorter.statements, _rounds)
 """What is tried once nothing single can go any more: most of these edits cost a trial and save a line at best."""

@@ -6,24 +6,27 @@ These runs have none of our hooks, so that a failure here is the script's own.
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from minimizer.engine.child.executor import RERUN, Executor
+from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.oracle.oracle import (
     Signature,
     exception_signature,
     is_inside,
-    is_noise,
     signature_of,
 )
-from minimizer.engine.oracle.timeouts import LEAST_TIMEOUT, SILENCE, trial_timeout, trial_watchdog
-from minimizer.engine.reduce.python.seeds import hold, states
+from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
+from minimizer.engine.patience import LEAST_TIMEOUT, SILENCE
+from minimizer.engine.reduce.python.seeds import holds, states
+from minimizer.engine.reduce.python.side_by_side import until_one_fails
 from minimizer.engine.reduce.python.source import Source
+from minimizer.engine.trouble import Again, Fault
+from minimizer.inside.questions import ScriptRequest, SettingsRequest, Switches
 from minimizer.vocabulary import Kind
 
 OF_METADATA = re.compile(r"^The values for attribute '\w+' do not match", re.MULTILINE)
@@ -44,44 +47,56 @@ class Rerun:
         self._states = states()
         self.target: Signature | None = None
         """The failure that counts; set before `check` is called."""
+        self.backend: str | None = None
+        """The backend on which candidates are compiled; None: what each asks for."""
         self.hangs = False
         """Whether the failure is a hang: only then may a watchdog end a run before its timeout."""
-        self.trials = 0
         self.also_seen: Counter[Signature] = Counter()
+        self._counting = threading.Lock()
 
-    def check(self, candidates: Sequence[Source]) -> list[bool]:
-        """Whether each script ends well without the compiler, and fails like the target with it.
+    def check(self, candidates: Sequence[Source]) -> Sequence[bool | None]:
+        """Whether each script ends well without the compiler, and fails like the target with it, until one does; None for those left open.
 
         One that draws from a random state that it does not set must do so from several.
         """
-        self.trials += len(candidates)
-        return hold(candidates, self._judge)
+        return until_one_fails(candidates, lambda one: holds(one, self._judge), self.jobs)
 
-    def _judge(self, texts: Sequence[str]) -> tuple[list[bool], list[bool]]:
-        """Whether each text fails like the target, from one more random state, and whether it draws in eager."""
-        starts = [next(self._states) for _ in texts]
-        eager = self._run([self._request(t, compiled=False, state=s) for t, s in zip(texts, starts, strict=True)])
-        rest = [i for i, outcome in enumerate(eager) if outcome.ending is Ending.SAME]
-        compiled = self._run([self._request(texts[i], compiled=True, state=starts[i]) for i in rest])
-        verdicts = dict(zip(rest, map(self._is_target, compiled), strict=True))
-        return [verdicts.get(i, False) for i in range(len(texts))], [outcome.draws for outcome in eager]
+    @property
+    def jobs(self) -> int:
+        """The number of scripts that are asked about at a time."""
+        return self._executor.jobs
+
+    def _judge(self, text: str) -> tuple[bool, bool]:
+        """Whether a text fails like the target, from one more random state, and whether it draws in eager."""
+        state = next(self._states)
+        (eager,) = self._run([self._request(text, compiled=False, state=state)])
+        if eager.ending is not Ending.SAME:
+            return False, eager.draws
+        request = self._request(text, compiled=True, state=state, backend=self.backend)
+        (compiled,) = self._run([replace(request, threads=1)])  # others are asked about at the same time
+        return self._is_target(compiled), eager.draws
 
     def failure(self, text: str, backend: str | None = None) -> tuple[Signature | None, Outcome]:
         """The signature (None: no failure) and outcome of a compiled run, under ``backend`` if one is given."""
         (outcome,) = self._run([self._request(text, compiled=True, backend=backend)])
         return script_signature(outcome), outcome
 
+    def fails_on(self, text: str, backend: str) -> bool:
+        """Whether a script fails like the target on another backend than its own."""
+        (outcome,) = self._run([self._request(text, compiled=True, backend=backend)])
+        return self._is_target(outcome)
+
     def switched(
-        self, scripts: Sequence[tuple[str, dict[str, Any] | None]], backend: str | None = None
+        self, scripts: Sequence[tuple[str, Switches | None]], backend: str | None = None
     ) -> list[tuple[Signature | None, Outcome]]:
         """Signatures and outcomes of compiled runs with switches (``inside/compiler/subsystems.py``), or none."""
-        requests = [self._request(text, compiled=True, backend=backend, switches=off) for text, off in scripts]
+        requests = [replace(self._request(text, compiled=True, backend=backend), switches=off) for text, off in scripts]
         return [(script_signature(outcome), outcome) for outcome in self._run(requests)]
 
     def values(self, expressions: Sequence[str]) -> dict[str, str]:
         """The values of expressions of torch, as text; without those that this version does not have."""
-        request = {"setup": "import torch", "expressions": list(expressions)}
-        (outcome,) = self._executor.judge([request], timeout=LEAST_TIMEOUT, op="settings")
+        request = SettingsRequest(setup="import torch", expressions=expressions)
+        (outcome,) = self._executor.judge([request], timeout=LEAST_TIMEOUT)
         return outcome.values
 
     def ends_well(self, text: str) -> bool:
@@ -91,7 +106,7 @@ class Rerun:
 
     def observed(self, text: str) -> Outcome:
         """An eager run that observes the compiled functions: ``ops``, ``calls`` and ``unusual`` inputs."""
-        (outcome,) = self._run([self._request(text, compiled=False, observe=True)])
+        (outcome,) = self._run([replace(self._request(text, compiled=False), observe=True)])
         return outcome
 
     def _is_target(self, outcome: Outcome) -> bool:
@@ -103,25 +118,34 @@ class Rerun:
             is_same_sort = is_same_sort and self.target.message == signature.message
         if (self.target.matches(signature) and is_same_sort) or is_inside(outcome, self.target):
             return True
-        self.also_seen[signature] += 1
+        with self._counting:
+            self.also_seen[signature] += 1
         return False
 
-    def _request(self, text: str, *, compiled: bool, **fields: Any) -> dict[str, Any]:
-        """A run from another random state than those before, unless ``fields`` names one: what a text does is due to the text."""
-        common = {"text": text, "script": str(self._path), "args": [], "compile": compiled, "caches": self._caches}
-        return {**common, "state": next(self._states), **fields}
+    def _request(
+        self, text: str, *, compiled: bool, backend: str | None = None, state: int | None = None
+    ) -> ScriptRequest:
+        """A run from another random state than those before, unless one is given: what a text does is due to the text."""
+        return ScriptRequest(
+            text=text,
+            script=str(self._path),
+            compile=compiled,
+            backend=backend,
+            caches=self._caches,
+            state=next(self._states) if state is None else state,
+        )
 
-    def _run(self, requests: Sequence[dict[str, Any]]) -> list[Outcome]:
+    def _run(self, requests: Sequence[ScriptRequest]) -> list[Outcome]:
         slowest = self._slowest
         timeout = trial_timeout(slowest)
         watchdog = trial_watchdog(slowest or SILENCE[1]) if self.hangs else None
-        outcomes = self._executor.judge(requests, timeout=timeout, op=RERUN, watchdog=watchdog)
+        outcomes = self._executor.judge(requests, timeout=timeout, watchdog=watchdog)
         for index, outcome in enumerate(outcomes):
             is_late = outcome.ending is Ending.TIMEOUT and outcome.seconds >= timeout  # of a busy machine, most often
-            if is_noise(outcome) or is_late:
+            if outcome.rule.again is Again.CLEAN_CACHE or is_late:
                 clean = {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
                 (outcomes[index],) = self._executor.judge(
-                    [{**requests[index], "environ": clean}], timeout=timeout, op=RERUN, watchdog=watchdog
+                    [replace(requests[index], environ=clean)], timeout=timeout, watchdog=watchdog
                 )
         self._slowest = max([slowest, *(o.seconds for o in outcomes if o.ending not in (Ending.TIMEOUT, Ending.LOST))])
         return outcomes
@@ -133,7 +157,7 @@ def script_signature(outcome: Outcome) -> Signature | None:
     A failing check of the script's own, which holds in eager, is a wrong output, and ``what`` names the sort of check.
     If ``assert_close`` complains of a dtype, shape or layout, it is wrong metadata.
     """
-    if is_noise(outcome) or not outcome.attempted:
+    if outcome.rule.fault is Fault.MACHINE or not outcome.attempted:
         return None
     error = outcome.exception
     check = _own_check(error) if error is not None and outcome.ending is Ending.RUNTIME_ERROR else ""

@@ -42,17 +42,14 @@ def setters(tree: ast.Module) -> Iterator[ast.Call]:
             yield call
 
 
-def hold(candidates: Sequence[Source], judge: Callable[[Sequence[str]], tuple[list[bool], list[bool]]]) -> list[bool]:
-    """Whether each candidate fails; one that draws numbers and sets no state must do so from several.
+def holds(candidate: Source, judge: Callable[[str], tuple[bool, bool]]) -> bool:
+    """Whether a candidate fails; one that draws numbers and sets no state must do so from several.
 
-    ``judge`` says for texts, each from another state than before, whether they fail, and whether they draw.
+    ``judge`` says of a text, each time from another state, whether it fails, and whether it draws.
     """
-    fails, draws = judge([candidate.text for candidate in candidates])
-    for _ in range(FURTHER_STATES):
-        unsure = [i for i, c in enumerate(candidates) if fails[i] and draws[i] and depends_on_state(c.tree)]
-        again, _ = judge([candidates[i].text for i in unsure])
-        for i, verdict in zip(unsure, again, strict=True):
-            fails[i] = verdict
+    fails, draws = judge(candidate.text)
+    if fails and draws and depends_on_state(candidate.tree):
+        return all(judge(candidate.text)[0] for _ in range(FURTHER_STATES))
     return fails
 
 
@@ -67,7 +64,7 @@ def with_seed(source: Source, number: int = 0) -> Source:
     return source.with_lines(_place(source.tree), "\n".join(lines))
 
 
-def seeded(source: Source, check: Callable[[Sequence[Source]], Sequence[bool]]) -> Source:
+def seeded(source: Source, check: Callable[[Sequence[Source]], Sequence[bool | None]]) -> Source:
     """The script with a seed that it lacks, and with which it still fails; unchanged where none of the first seeds does."""
     if not depends_on_state(source.tree):
         return source

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python import inline
 from minimizer.engine.reduce.python.entries import ENTRY, with_word
-from minimizer.engine.reduce.python.rounds import bound, items_of, renamed
+from minimizer.engine.reduce.python.rounds import bound, is_name, items_of, renamed
 from minimizer.engine.reduce.python.source import BODIES, Replacement, Source, number_of
 from minimizer.engine.user_script.syntax import full_name, imported
 
@@ -21,7 +21,7 @@ BACKEND = len(', backend="eager"')
 INDENT, WIDTH = 4, 88
 """Columns by which a repro indents a line, and its longest line: a longer one is wrapped, and saves nothing."""
 MOST_ROUNDS = 4
-"""First rounds of a loop that are each tried in its place; the last round is tried too."""
+"""First rounds of a loop that are each tried in its place; the last round is tried too. A loop of no more is also written out."""
 
 
 def statements(problem: Problem[Source]) -> None:
@@ -61,9 +61,31 @@ def _fewer_statements(source: Source) -> Iterator[Source | None]:
 # loops -------------------------------------------------------------------------------------------------------------------
 
 
+def loops(source: Source) -> list[int]:
+    """The loops of a script, inner ones first."""
+    return [number_of(statement) for statement in reversed(source.statements) if isinstance(statement, ast.For)]
+
+
+def unrolled(source: Source, number: int) -> Source | None:
+    """With its rounds one after another in place of a loop; None for one of many rounds, or of values that the script does not spell out."""
+    loop = next((one for one in source.statements if number_of(one) == number), None)
+    if not isinstance(loop, ast.For) or _is_left_early(loop):
+        return None
+    items = items_of(source, loop.iter)
+    rounds = [bound(loop.target, items.at(index)) for index in range(min(items.count, MOST_ROUNDS + 1))]
+    if not 1 < len(rounds) <= MOST_ROUNDS:
+        return None
+    written = [renamed(one, values) for values in rounds if values is not None for one in loop.body]
+    return None if None in rounds else source.edited({number: lambda _: written})
+
+
+def _is_left_early(loop: ast.For) -> bool:
+    return bool(loop.orelse) or any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(loop))
+
+
 def _one_round(source: Source, loop: ast.For) -> Iterator[Source]:
     """With a single round in place of a loop, where the script spells out the values it iterates over."""
-    if loop.orelse or any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(loop)):
+    if _is_left_early(loop):
         return
     items = items_of(source, loop.iter)
     for number in [*range(items.count)[:MOST_ROUNDS], *range(items.count)[MOST_ROUNDS:][-1:]]:
@@ -167,7 +189,8 @@ def _written_out(source: Source, assignment: ast.Assign) -> Source | None:
     after = block[block.index(assignment) + 1 :]
     if not after or not isinstance(after[0], ast.Return | ast.Assign | ast.Expr):
         return None
-    rest = source.tree.body if block is source.tree.body else after[:1] if isinstance(after[0], ast.Return) else after
+    end = next((place for place, one in enumerate(after, 1) if _ends(one, target.id)), None)
+    rest = after[:end] if end is not None or block is not source.tree.body else block
     uses = [
         n
         for s in rest
@@ -177,6 +200,12 @@ def _written_out(source: Source, assignment: ast.Assign) -> Source | None:
     if len(uses) != 1 or uses[0] not in ast.walk(after[0]):
         return None
     return source.edited({number_of(uses[0]): lambda _: assignment.value, number_of(assignment): lambda _: None})
+
+
+def _ends(statement: ast.stmt, name: str) -> bool:
+    """Whether nothing behind a statement can read what a name was before it."""
+    bound = statement.targets if isinstance(statement, ast.Assign) else []
+    return isinstance(statement, ast.Return) or any(is_name(target, name) for target in bound)
 
 
 def _in_place_of_names(source: Source, function: ast.FunctionDef) -> Iterator[Source | None]:
@@ -242,6 +271,7 @@ def _as_lambdas(source: Source, function: ast.FunctionDef) -> Iterator[Source | 
     yield as_it_is
     if as_it_is is None or _width(as_it_is) <= WIDTH:
         return
+    yield _compiled_in_front(source, function)
     names, words = _short_names(source, function), _short_words(source)
     for word in ["", *sorted(words, key=len, reverse=True)]:
         names |= {word: words[word]} if word else {}
@@ -256,20 +286,13 @@ def _as_lambdas(source: Source, function: ast.FunctionDef) -> Iterator[Source | 
 
 def _as_lambda(source: Source, function: ast.FunctionDef) -> Source | None:
     """With a function as a ``lambda``, at its only use or as argument of its decorator; None if it cannot be one."""
-    plain = copy.copy(function)
-    plain.decorator_list = []
-    first = plain.body[0]
-    if isinstance(first, ast.Expr):
-        plain.body = [ast.Return(first.value), *plain.body[1:]]
-    expression = inline.as_lambda(plain)
+    expression = _expression(function)
     if expression is None or len(function.decorator_list) > 1:
         return None
     if not function.decorator_list:
-        named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == function.name]
-        is_called = any(isinstance(n, ast.Call) and n.func in named for n in source.nodes())
-        if len(named) != 1 or is_called:
-            return None
-        return source.edited({number_of(named[0]): lambda _: expression, number_of(function): lambda _: None})
+        use = _only_use(source, function)
+        edits: dict[int, Edit] = {number_of(function): lambda _: None}
+        return source.edited({number_of(use): lambda _: expression, **edits}) if use is not None else None
     entry = function.decorator_list[0]
     called = entry.func if isinstance(entry, ast.Call) else entry
     if full_name(called, imported(source.tree)) != ENTRY:
@@ -277,6 +300,39 @@ def _as_lambda(source: Source, function: ast.FunctionDef) -> Source | None:
     words = entry.keywords if isinstance(entry, ast.Call) else []
     made = ast.Call(func=called, args=[expression], keywords=words)
     return source.edited({number_of(function): lambda _: ast.Assign([ast.Name(function.name, ast.Store())], made)})
+
+
+def _compiled_in_front(source: Source, function: ast.FunctionDef) -> Source | None:
+    """With ``f = torch.compile(lambda ...)`` in place of a function that is compiled inside of an expression."""
+    expression, use = _expression(function), _only_use(source, function)
+    names = imported(source.tree)
+    entry = next((n for n in source.nodes() if isinstance(n, ast.Call) and n.args[:1] == [use]), None)
+    if expression is None or function.decorator_list or entry is None or full_name(entry.func, names) != ENTRY:
+        return None
+    made = ast.Call(func=entry.func, args=[expression, *entry.args[1:]], keywords=entry.keywords)
+    return source.edited(
+        {
+            number_of(function): lambda _: ast.Assign([ast.Name(function.name, ast.Store())], made),
+            number_of(entry): lambda _: ast.Name(function.name, ast.Load()),
+        }
+    )
+
+
+def _expression(function: ast.FunctionDef) -> ast.Lambda | None:
+    """A function without its decorators as a ``lambda``; None if it cannot be one."""
+    plain = copy.copy(function)
+    plain.decorator_list = []
+    first = plain.body[0]
+    if isinstance(first, ast.Expr):
+        plain.body = [ast.Return(first.value), *plain.body[1:]]
+    return inline.as_lambda(plain)
+
+
+def _only_use(source: Source, function: ast.FunctionDef) -> ast.Name | None:
+    """The only use of a function's name; None if there are others, or that is a call."""
+    named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == function.name]
+    is_called = any(isinstance(n, ast.Call) and n.func in named for n in source.nodes())
+    return named[0] if len(named) == 1 and not is_called else None
 
 
 def _short_names(source: Source, function: ast.FunctionDef) -> dict[str, str]:

@@ -9,12 +9,18 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
+
+from minimizer.engine.user_script.slice import names_without_value
 
 Replacement = ast.AST | Sequence[ast.AST] | None
 """The replacement of a node: another node, several (only in a list of nodes), or None for nothing."""
+
+T = TypeVar("T")
 
 BODIES = ("body", "orelse", "finalbody")
 
@@ -78,15 +84,20 @@ class Source:
             pending += reversed(list(ast.iter_child_nodes(node)))
 
     def edited(self, edits: Mapping[int, Callable[[ast.AST], Replacement]]) -> Source | None:
-        """The script with an edit applied to each of these nodes; None if it is not valid then, or unchanged."""
+        """The script with an edit applied to each of these nodes; None if it is unchanged, no Python, or lacks a name that it had."""
         tree = copy.deepcopy(self.tree)
         Editor(edits).visit(tree)
         source = Source(_numbered(tree))
         try:
             ast.parse(source.text)
+            lacks = source._without_value - self._without_value
         except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError):
             return None
-        return source if source.text != self.text else None
+        return source if source.text != self.text and not lacks else None
+
+    @cached_property
+    def _without_value(self) -> set[str]:
+        return names_without_value(self.text)
 
     def with_lines(self, place: int, text: str) -> Source:
         """The script with further statements before its statement at this place."""
@@ -97,6 +108,19 @@ class Source:
     def without(self, numbers: Sequence[int]) -> Source | None:
         """The script without these nodes: statements, or items of a list such as arguments or imported names."""
         return self.edited(dict.fromkeys(numbers, lambda node: None))
+
+
+def changed_lines(before: Source, after: Source) -> Hashable:
+    """The lines that a script has lost, and those that it has got; of lines that stand in several places also their neighbours."""
+    lines = before.text.splitlines(), after.text.splitlines()
+    lost, got = _change(Counter(lines[0]), Counter(lines[1]))
+    if all(lines[0].count(line) == 1 for line, _ in lost):
+        return lost, got
+    return _change(*(Counter(zip(["", *one], [*one, ""], strict=True)) for one in lines))
+
+
+def _change(before: Counter[T], after: Counter[T]) -> tuple[frozenset[tuple[T, int]], frozenset[tuple[T, int]]]:
+    return frozenset((before - after).items()), frozenset((after - before).items())
 
 
 def _numbered(tree: ast.Module) -> ast.Module:

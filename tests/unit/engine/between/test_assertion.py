@@ -8,7 +8,7 @@ import pytest
 
 from minimizer.engine.between.assertion import Claim, claims, draw_from, python_path
 from minimizer.engine.between.difference import Change
-from minimizer.engine.between.public import named_entries, on_eager
+from minimizer.engine.between.public import named_entries, with_backend
 from minimizer.engine.child.exact_log import Entry
 
 
@@ -32,6 +32,9 @@ def of(type_: str, **fields: str) -> Entry:
             of("OrderedDict", keys="['a', 'b']", items="{'a': 2, 'b': 1}"),
             "list(od) == ['b', 'a']",
         ),
+        ("m.now", {"alias": "m.slow"}, {"alias": "m.fast"}, "(m.now is m.slow)"),
+        ("m.now", {"alias": "m.slow"}, of("Slot"), "(m.now is m.slow)"),
+        ("m.now", of("Slot"), {"alias": "m.slow"}, "not (m.now is m.slow)"),
         ("d", of("deque", items="[1, 2]"), of("deque", items="[1]"), "list(d) == [1, 2]"),
         ("out", of("Tensor", values="[2.0]"), of("Tensor", values="[3.0]"), "out.item() == 2.0"),
         ("out", of("Tensor", values="[2.0]"), of("Tensor", values="[inf]"), "out.item() == 2.0"),
@@ -88,7 +91,7 @@ def test_hashes_and_equal_texts_are_not_claimed() -> None:
     ],
 )  # fmt: skip
 def test_every_entry_gets_the_eager_backend(text: str, expected: str) -> None:
-    assert expected in on_eager(text)
+    assert expected in with_backend(text, "eager")
 
 
 @pytest.mark.parametrize(

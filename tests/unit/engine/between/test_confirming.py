@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from healthy_verdict import report_of, says_open
@@ -14,6 +14,7 @@ from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
+from minimizer.inside.questions import ExactRequest
 
 State = dict[str, Entry]
 
@@ -25,11 +26,11 @@ class Runs:
         self._sees = {True: eager, False: compiled}
         self._made = {True: 0, False: 0}
 
-    def judge(self, requests: Sequence[dict[str, Any]], **_: object) -> list[Outcome]:
+    def judge(self, requests: Sequence[ExactRequest], **_: object) -> list[Outcome]:
         return [self._run(request) for request in requests]
 
-    def _run(self, request: dict[str, Any]) -> Outcome:
-        return Outcome(ending=Ending.SAME, exact=self._log("eager" in request))
+    def _run(self, request: ExactRequest) -> Outcome:
+        return Outcome(ending=Ending.SAME, exact=self._log(request.eager is not None))
 
     def _log(self, is_eager: bool) -> ExactLog:
         self._made[is_eager] += 1
@@ -44,8 +45,8 @@ class Runs:
 class Slow(Runs):
     """Takes too long where all that it holds is to be looked at."""
 
-    def _run(self, request: dict[str, Any]) -> Outcome:
-        return super()._run(request) if request.get("full") == [] else Outcome(ending=Ending.TIMEOUT)
+    def _run(self, request: ExactRequest) -> Outcome:
+        return super()._run(request) if request.full == () else Outcome(ending=Ending.TIMEOUT)
 
 
 class ByTheClock(Runs):
@@ -93,6 +94,48 @@ def test_an_id_that_all_eager_runs_share_with_some_compiled_ones_does_not_hide_a
         assert found is not None and found.difference.paths == {"later"}
 
 
+class WatchesInVain(Runs):
+    """Does not come to its end where it is watched what the compiler's own functions write."""
+
+    def _run(self, request: ExactRequest) -> Outcome:
+        return Outcome(ending=Ending.TIMEOUT) if request.written else super()._run(request)
+
+
+def test_a_difference_that_the_compiler_may_have_written_is_no_fault() -> None:
+    answer = compared(WatchesInVain(lambda _: state(1, 1), lambda _: state(1, 0)))
+    assert answer.found is None
+    assert answer.ended == f"call 1 (line 9) on: {UNCONFIRMED}"
+
+
+class Traced(Runs):
+    """Sees something else where AOTAutograd traces the graphs: at most in the first of these runs, or never comes to its end there."""
+
+    def __init__(self, first: State | None) -> None:
+        super().__init__(lambda _: state(1, 1), lambda _: state(1, 1))
+        self._first = first
+        self._asked = 0
+
+    def _run(self, request: ExactRequest) -> Outcome:
+        if not request.aot or request.eager is not None:
+            return super()._run(request)
+        self._asked += 1
+        if self._first is None:
+            return Outcome(ending=Ending.TIMEOUT)
+        return Outcome(
+            ending=Ending.SAME, exact=self._looks(self._first if self._asked < 3 else state(1, 1), self._asked)
+        )
+
+
+@pytest.mark.parametrize(
+    ("first", "rule"), [(None, "exact_no_answer"), (state(1, 0), "exact_unconfirmed"), (state(1, 1), "")]
+)
+def test_what_is_open_behind_aot_autograd_is_told(first: State | None, rule: str) -> None:
+    answer = compared(Traced(first))
+    assert answer.found is None
+    assert [one.rule for one in answer.excused] == ([rule] if rule else [])
+    assert not rule or says_open(report_of(exact=answer), rule)
+
+
 @pytest.mark.needs_excuse("exact_unconfirmed")
 def test_a_difference_that_comes_only_once_is_told_and_no_fault() -> None:
     answer = compared(Runs(lambda _: state(1, 1), lambda run: state(1, min(1, run - 1))))
@@ -129,12 +172,15 @@ def test_a_loop_by_the_clock_is_told_before_all_else_and_hides_nothing_before_it
 class Raising(Runs):
     """A script that draws numbers, and whose compiled runs end by an error of its own after its call."""
 
-    def judge(self, requests: Sequence[dict[str, Any]], **_: object) -> list[Outcome]:
+    def judge(self, requests: Sequence[ExactRequest], **_: object) -> list[Outcome]:
         outcomes = super().judge(requests)
         error = ExceptionInfo(type="KeyError", message="", root_type="KeyError", root_message="")
         return [
             outcome.model_copy(
-                update={"draws": True, **({} if "eager" in r else {"ending": Ending.RUNTIME_ERROR, "exception": error})}
+                update={
+                    "draws": True,
+                    **({} if r.eager is not None else {"ending": Ending.RUNTIME_ERROR, "exception": error}),
+                }
             )
             for r, outcome in zip(requests, outcomes, strict=True)
         ]

@@ -15,6 +15,7 @@ from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.reduce.python import Source
+from minimizer.inside.questions import ExactRequest
 from minimizer.report.model import Mechanism
 
 
@@ -108,22 +109,24 @@ def test_a_candidate_reads_of_the_machine_what_its_eager_run_has_read() -> None:
     found = Found(difference(LIST), 1, 1, seen("log", 1), seen("log", 0), Noise())
     oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "lost_mutation")
     assert oracle.check([Source.parse("step()")]) == [True]
-    assert [request.get("replay") for request in runs.asked] == [None, "{}"]
+    assert [request.replay for request in runs.asked] == [None, "{}"]
 
 
 class CannedRuns:
     """An executor whose runs see these without the compiler, with it, and in eager that chooses like compiled code, which fails where
     there is none."""
 
+    jobs = 1
+
     def __init__(self, eager: ExactLog, compiled: ExactLog, as_compiled: ExactLog | None) -> None:
         self._eager, self._compiled, self._as_compiled = eager, compiled, as_compiled
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[ExactRequest] = []
 
-    def judge(self, requests: list[dict[str, Any]], **_: Any) -> list[Outcome]:
+    def judge(self, requests: list[ExactRequest], **_: Any) -> list[Outcome]:
         self.asked += requests
         return [self._outcome(request) for request in requests]
 
-    def _outcome(self, request: dict[str, Any]) -> Outcome:
-        is_eager = "eager" in request
-        log = self._as_compiled if is_eager and request.get("library") else self._eager if is_eager else self._compiled
+    def _outcome(self, request: ExactRequest) -> Outcome:
+        is_eager = request.eager is not None
+        log = self._as_compiled if is_eager and request.library else self._eager if is_eager else self._compiled
         return Outcome(ending=Ending.SAME if log is not None else Ending.CRASH, exact=log, attempted=True)

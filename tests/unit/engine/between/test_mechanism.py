@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import Any, cast
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.between.mechanism import HOOKS, mechanism_of
 from minimizer.engine.between.noise import Noise
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
+from minimizer.inside.questions import Conditions, Plan
 from minimizer.vocabulary import Kind
 
 
@@ -24,8 +26,9 @@ class Runs:
     def __init__(self, *cures: str) -> None:
         self._cures = cures
 
-    def cures(self, text: str, found: Found, plan: dict[str, Any]) -> bool:
-        return any(name in plan and (name != "config" or plan[name] == HOOKS) for name in self._cures)
+    def cures(self, text: str, found: Found, plan: Plan) -> bool:
+        shows = {"config": plan.config == HOOKS, "regions": not plan.regions, "reset": plan.reset is not None}
+        return any(shows[name] for name in self._cures)
 
 
 def found(
@@ -71,6 +74,8 @@ LOST = item("log", {"items": "[1]", "length": "1"}, {"items": "[]", "length": "0
 MOVED = item("order", {"keys": "['b', 'a']"}, {"keys": "['a', 'b']"}, "OrderedDict")
 MODE = item("torch.is_grad_enabled()", {"value": "True"}, {"value": "False"}, "process")
 SHORT = item("result", {"shape": "[2]", "values": "[1.0, 2.0]"}, {"shape": "[1]", "values": "[1.0]"}, "Tensor")
+SLOPE = Change("result[0]", {"type": "Tensor", "values": "[1.0]"}, {"type": "NoneType", "value": "None"})
+REBOUND = item("model.current", {"alias": "model.slow"}, {"alias": "model.fast"}, "alias")
 RAISED = item("raised", {"value": ""}, {"value": "IndexError"}, "exception")
 DRAWN = item("rng", {"state": "a"}, {"state": "b"}, "Random")
 
@@ -82,6 +87,9 @@ DRAWN = item("rng", {"state": "a"}, {"state": "b"}, "Random")
         (found(LOST, is_reused=True), (), "", "lost_mutation"),
         (found(LOST, is_reused=True), ("config",), "", "missed_hook"),
         (found(RESULT, is_reused=True), (), "", "stale_guard"),
+        (found(REBOUND, RESULT, is_reused=True), (), "", "stale_guard"),
+        (found(REBOUND, is_reused=True), (), "", "lost_mutation"),
+        (found(LOST, RESULT, is_reused=True), (), "", "lost_mutation"),
         (found(RESULT, is_reused=True, is_cured=False), (), "", "wrong_constant"),
         (found(RESULT, DRAWN, is_reused=True), (), "", "stale_guard"),
         (found(RESULT), (), "", "wrong_constant"),
@@ -91,6 +99,9 @@ DRAWN = item("rng", {"state": "a"}, {"state": "b"}, "Random")
         (found(RAISED, LOST), (), "", "skipped_handler"),
         (found(RESULT, event="backward exit"), (), "", "late_read"),
         (found(LOST, event="backward exit"), (), "", "lost_mutation"),
+        (found(SLOPE, event="backward exit"), (), "", "late_read"),
+        (replace(found(SLOPE, event="backward exit"), conditions=Conditions(aot=True)), (), "", "lost_gradient"),
+        (replace(found(RESULT, event="backward exit"), conditions=Conditions(aot=True)), (), "", "late_read"),
         (found(MOVED), (), "", "wrong_order"),
     ],
 )  # fmt: skip
@@ -207,7 +218,7 @@ def test_objects_have_names_that_a_reader_knows(path: str, name: str) -> None:
 
 
 def test_a_missing_guard_reads_well_behind_for() -> None:
-    said = f"computes wrong values for {words.what('stale_guard', RESULT)}"
+    said = f"computes wrong values for {words.what('stale_guard', words.object_of(RESULT))}"
     assert said == (
         "computes wrong values for a call that reuses stale compiled code because a guard is missing (what the call returns)"
     )

@@ -66,7 +66,7 @@ def test_a_constructor_without_arguments_becomes_attributes_of_the_class() -> No
         ("def f(x):\n    y = g(x)\n    return y.clamp(0) if c else y", ["if c", "y +", "else y"], "return y + 1 if c else y"),
         ("class K:\n    def __eq__(self, other):\n        return (2,) == (2,)", ["return"], "return True"),
         ("y = f(torch.randn(2, 4))", ["f("], "f(torch.ones(1))"),
-        ("net = nn.Sequential(nn.Linear(3, 3))", ["Sequential"], "Sequential(torch.nn.ReLU())"),
+        ("import torch\nnet = nn.Sequential(nn.Linear(3, 3))", ["Sequential"], "Sequential(torch.nn.ReLU())"),
     ],
 )  # fmt: skip
 def test_the_least_operation_stands_for_what_is_computed(text: str, needs: list[str], expected: str) -> None:

@@ -106,7 +106,9 @@ def log_of(frames: int) -> ExactLog:
 def test_a_change_helps_where_nothing_differs(compiled: float, *, agrees: bool) -> None:
     logs = [seen("log", 1, x=x) for x in (1e-8, compiled)]
     runs = ExactRuns(cast(Executor, CannedRuns(logs[0], logs[1], None)), Path("script.py"), timeout=60)
-    found = Found(Difference(logs[0].looks[0], (), None), 1, 1, *logs, Noise())
+    found = Found(
+        Difference(logs[0].looks[0], (), None), call=1, until=1, eager=logs[0], compiled=logs[1], noise=Noise()
+    )
     assert runs.agreeing("step()", found) == (logs[1] if agrees else None)
 
 

@@ -32,7 +32,7 @@ def test_a_line_longer_than_the_pipe_arrives_whole(pipe: tuple[int, int]) -> Non
 
 
 def test_who_does_not_read_is_not_waited_for(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "WRITE_SECONDS", 0.1)
+    monkeypatch.setattr(wire, "CHILD_WRITE_SECONDS", 0.1)
     with pytest.raises(TimeoutError, match="nothing was read"):
         wire.write(pipe[1], {"text": "x" * 1_000_000})
 

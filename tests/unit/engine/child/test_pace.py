@@ -16,6 +16,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Ready
 from minimizer.engine.pace import LATEST, Pace
 from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.inside.questions import TrialRequest
 from minimizer.sandbox import choose_sandbox
 
 
@@ -57,7 +58,7 @@ def test_a_job_learns_how_long_its_child_takes(place: Place, monkeypatch: pytest
     assert executor.start() and (pace.start, pace.trial) == (7.0, 7.0)
     seen = []
     for _ in range(3):
-        executor.judge([{}], timeout=240)
+        executor.judge([TrialRequest(setup="", source="", name="f", inputs=[])], timeout=240)
         seen.append(pace.trial)
     assert seen == [3.0, 3.0, 3.0]
     for _ in range(LATEST):

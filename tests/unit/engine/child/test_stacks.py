@@ -18,6 +18,7 @@ from minimizer.engine.child.stacks import (
     is_compiling,
     is_waiting,
     last_words,
+    overwrites_memory,
     parse,
     readable,
 )
@@ -240,3 +241,20 @@ def test_the_last_words_of_a_process_are_what_its_runtime_wrote_and_not_the_scri
     said = "terminate called after throwing an instance of 'std::runtime_error'; what():  index out of bounds: 0 <= tmp7 < 4L"
     assert last_words(aborted) == said
     assert last_words("step 3 loss 0.5\nFatal Python error: Segmentation fault\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "is_overwritten"),
+    [
+        ("free(): invalid pointer", True),
+        ("corrupted size vs. prev_size", True),
+        ("double free or corruption (!prev)", True),
+        ("malloc(): invalid size (unsorted)", True),
+        ("*** stack smashing detected ***: terminated", True),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", False),
+        ("my free(): done", False),
+    ],
+)
+def test_glibc_says_that_memory_was_overwritten(said: str, *, is_overwritten: bool) -> None:
+    assert overwrites_memory(f"step 3\n{said}\nFatal Python error: Aborted\n\nThread 0x1:\n") is is_overwritten
+    assert not overwrites_memory(f"Fatal Python error: Aborted\n\nThread 0x1:\n{said}\n")

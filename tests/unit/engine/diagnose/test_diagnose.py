@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sample_script import SCRIPT
 
+from minimizer.engine import fold
 from minimizer.engine.clock import Clock
 from minimizer.engine.diagnose import Patient, diagnose
 from minimizer.engine.diagnose.effect import Effect
@@ -70,6 +72,12 @@ class Original:
         return True
 
 
+def folded(patient: Patient, report: Report, out: Path) -> None:
+    """Diagnose the failure of a report, which takes what is found."""
+    journal = Journal(FolderSink(out), report, Clock(900))
+    diagnose(patient, fold.failing(report), journal, seconds=60, keep=partial(fold.diagnosed, report))
+
+
 @pytest.fixture
 def diagnosed(tmp_path: Path) -> Callable[..., Report]:
     path = tmp_path / "script.py"
@@ -83,8 +91,7 @@ def diagnosed(tmp_path: Path) -> Callable[..., Report]:
             ],
             ladder=[Rung(backend="aot_eager", outcome="passes", seconds=1.0)],
         ).model_copy(update=changes)
-        journal = Journal(FolderSink(tmp_path / "out"), report, Clock(900))
-        diagnose(Patient(trials, original, path), journal, seconds=60)
+        folded(Patient(trials, original, path), report, tmp_path / "out")
         return report
 
     return run
@@ -343,7 +350,7 @@ def test_a_script_of_a_newer_python_has_its_part_to_blame_and_its_settings_all_t
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))
     patient = Patient(Trials(without(RELU)), Original(lambda text: Tried(True)), tmp_path / "newer.py")
 
-    diagnose(patient, Journal(FolderSink(tmp_path), report, Clock(900)), seconds=60)
+    folded(patient, report, tmp_path)
 
     assert report.blame is not None and report.blame.items == [RELU]
     assert report.flags
@@ -354,7 +361,7 @@ def test_a_script_that_is_gone_has_its_part_to_blame_all_the_same(tmp_path: Path
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))
     patient = Patient(Trials(without(RELU)), Original(lambda text: Tried(True)), tmp_path / "gone.py")
 
-    diagnose(patient, Journal(FolderSink(tmp_path), report, Clock(900)), seconds=60)
+    folded(patient, report, tmp_path)
 
     assert report.blame is not None and report.blame.items == [RELU]
     assert any("cut short" in note for note in report.notes)

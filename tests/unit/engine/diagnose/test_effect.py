@@ -30,8 +30,8 @@ def run(
 
 def test_a_graph_break_that_sends_other_layers_to_eager_is_said() -> None:
     found = effect_of(run(1, 0, LAYERS), run(2, 1, ["layers.0.norm"], eager=0.001, compiled=0.0005))
-    workaround = Workaround(code="x", verified=True, what="the module layers.0.act runs in eager")
-    found.tell(workaround, "layers.0.act")
+    change = Workaround(code="x", verified=True, what="the module layers.0.act runs in eager")
+    workaround = found.told(change, "layers.0.act")
     assert workaround.what == (
         "the module layers.0.act runs in eager; 2 graphs in place of 1, 1 graph break in place of 0; "
         "layers 1 and 2 (norm) and layers 1 and 2 (act) run in eager as well; "

@@ -21,6 +21,7 @@ from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.reduce.python import Source
 from minimizer.engine.script_search import PythonLevel, backend_of
 from minimizer.engine.survey.cases import Settled
+from minimizer.inside.questions import ScriptRequest
 from minimizer.report.model import Failure, Reduction, Report, Reproducibility
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Reason, Stage, Status
@@ -164,13 +165,15 @@ def test_a_rung_that_fails_otherwise_than_the_script_says_what_it_raises() -> No
 class Scripted:
     """An executor for which a script ends as told under each backend; None stands for the script as it is."""
 
+    jobs = 1
+
     def __init__(self, ends: Mapping[str | None, Outcome]) -> None:
         self.ends = ends
-        self.requests: list[dict[str, Any]] = []
+        self.requests: list[ScriptRequest] = []
 
-    def judge(self, requests: Sequence[dict[str, Any]], **options: Any) -> list[Outcome]:
+    def judge(self, requests: Sequence[ScriptRequest], **options: Any) -> list[Outcome]:
         self.requests += requests
-        return [self.ends.get(r.get("backend"), PASSES) if r["compile"] else PASSES for r in requests]
+        return [self.ends.get(r.backend, PASSES) if r.compile else PASSES for r in requests]
 
     def fresh_cache(self) -> Path:
         return Path("fresh")
@@ -226,12 +229,12 @@ def test_a_script_that_takes_long_does_not_hang(tmp_path: Path) -> None:
 class Slow(Scripted):
     """The compiled script is slower than its check allows."""
 
-    def judge(self, requests: Sequence[dict[str, Any]], **options: Any) -> list[Outcome]:
+    def judge(self, requests: Sequence[ScriptRequest], **options: Any) -> list[Outcome]:
         check = {
             "type": "AssertionError", "root_type": "AssertionError", "message": "", "root_message": "", "frames": [["a.py", "f", ""]],
         }  # fmt: skip
         fails = parse(Outcome, {"ending": "runtime_error", "exception": check})
-        return [fails if r["compile"] and "perf_counter" in r["text"] else PASSES for r in requests]
+        return [fails if r.compile and "perf_counter" in r.text else PASSES for r in requests]
 
 
 def test_a_check_of_time_leaves_no_reduction_behind(tmp_path: Path) -> None:

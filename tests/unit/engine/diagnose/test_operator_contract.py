@@ -14,6 +14,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.operator_contract import Broken, broken_operator
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.program.model import Program
+from minimizer.inside.questions import OperatorsRequest, TrialRequest
 from minimizer.report.culprit import Culprit, Source
 from minimizer.vocabulary import Kind
 
@@ -25,20 +26,20 @@ class Asked:
     """An oracle whose child answers ``opcheck`` with one outcome; keeps what it was asked."""
 
     def __init__(self, outcome: Outcome, kind: Kind = Kind.WRONG_OUTPUT) -> None:
-        self.requests: list[dict[str, Any]] = []
+        self.requests: list[OperatorsRequest] = []
         self.accepts = (Signature(kind),)
         self.executor = SimpleNamespace(judge=self._judge)
         self._outcome = outcome
 
-    def request(self, program: Program) -> dict[str, Any]:
-        return {"program": program}
+    def request(self, program: Program) -> TrialRequest:
+        return TrialRequest(setup="", source=repr(program), name="f", inputs=[])
 
-    def _judge(self, requests: Sequence[dict[str, Any]], *, timeout: float, op: str) -> list[Outcome]:
-        self.requests += [{**request, "op": op} for request in requests]
+    def _judge(self, requests: Sequence[OperatorsRequest], *, timeout: float) -> list[Outcome]:
+        self.requests += requests
         return [self._outcome]
 
 
-def ask(outcome: Outcome, program: Program = SMALLEST, **more: Any) -> tuple[Broken | None, list[dict[str, Any]]]:
+def ask(outcome: Outcome, program: Program = SMALLEST, **more: Any) -> tuple[Broken | None, list[OperatorsRequest]]:
     asked = Asked(outcome, **more)
     return broken_operator(program, WINDOW, cast(Oracle, asked)), asked.requests
 
@@ -46,9 +47,8 @@ def ask(outcome: Outcome, program: Program = SMALLEST, **more: Any) -> tuple[Bro
 def test_the_window_is_asked_for_the_operators_of_the_smallest_program() -> None:
     broken, requests = ask(Outcome(ending=Ending.SAME, values={"lib.scale": "test_schema: x\n  was mutated"}))
     assert broken == Broken("lib.scale", "test_schema: x was mutated")
-    assert requests == [
-        {"program": WINDOW, "operators": ["lib.scale"], "differentiates": False, "op": "check_operators"}
-    ]
+    (request,) = requests
+    assert (request.source, request.operators, request.differentiates) == (repr(WINDOW), ["lib.scale"], False)
 
 
 def test_without_such_operators_nothing_is_asked() -> None:
@@ -57,7 +57,7 @@ def test_without_such_operators_nothing_is_asked() -> None:
 
 def test_gradients_are_asked_for_where_they_are_wrong() -> None:
     _, requests = ask(Outcome(ending=Ending.SAME), kind=Kind.WRONG_GRADIENT)
-    assert requests[0]["differentiates"] is True
+    assert requests[0].differentiates is True
 
 
 @pytest.mark.parametrize("outcome", ["same", "timeout", "crash", "lost"])

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
-from minimizer.engine.emit.idioms import REPRO_SECONDS
 from minimizer.engine.emit.script_idioms import emit_script, in_lines
+from minimizer.engine.patience import REPRO_SECONDS
 from minimizer.engine.script_search import has_shown_it
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.inside.failures import describe
@@ -102,7 +102,7 @@ def status(repro: Repro, folder: Path, bug: str, **extra: str) -> tuple[int, str
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("way", [0, 1])
+@pytest.mark.parametrize("way", [0, 1, -1])
 @pytest.mark.parametrize(
     ("kind", "bug", "expected"),
     [
@@ -219,12 +219,12 @@ def test_a_check_of_several_lines_is_written_once(bug: str, expected: int, tmp_p
     loop = SCRIPT.replace(
         "assert fast(3) == 3", "for n in (1, 2):\n    y = fast(n)\n    z = fast(n + 1)\n    assert y + 1 == z == n + 1"
     )
-    first, second, _ = repros(Kind.WRONG_OUTPUT, text=loop)
+    first, second, *_ = repros(Kind.WRONG_OUTPUT, text=loop)
     assert first.source.count("assert ") == 1 and second.source.count("assert ") == 2
     assert first.lines < second.lines
     ended, output = status(first, tmp_path, bug)
     assert ended == expected, output
-    assert len(repros(Kind.WRONG_OUTPUT)) == 2, "one line is written twice"
+    assert "def check" not in repros(Kind.WRONG_OUTPUT)[0].source, "what is short is written twice"
 
 
 LONG = SCRIPT.replace(
@@ -275,3 +275,28 @@ def test_a_crash_runs_in_a_child(bug: str, expected: int, tmp_path: Path) -> Non
 
 def test_the_header_says_what_is_to_blame() -> None:
     assert repros(Kind.RUNTIME_ERROR)[0].source.startswith("# torch.compile raises for register_hook, eager does not")
+
+
+ONCE = """
+import torch
+f = torch.compile(torch.on_device)
+values = [3]
+y = f(values)
+y.pop()
+"""
+
+
+@pytest.mark.parametrize(("bug", "expected"), [("raises", 1), ("fixed", 0), ("eager fails", 125)])
+def test_what_the_last_statement_uses_up_is_made_anew_for_the_compiler(bug: str, expected: int, tmp_path: Path) -> None:
+    """Such as a graph of autograd: the whole script is a function then, which is called twice in one process."""
+    ways = repros(Kind.RUNTIME_ERROR, text=ONCE)
+    one_process = [repro for repro in ways if "subprocess" not in repro.source]
+    assert [status(repro, tmp_path, "fixed")[0] for repro in one_process] == [125, 0]
+    assert one_process[-1].source.count("values = [3]") == 1
+    assert status(one_process[-1], tmp_path, bug)[0] == expected
+
+
+def test_a_function_for_a_script_has_a_name_that_is_not_taken() -> None:
+    taken = "".join(f"{name} = 1\n" for name in ("check", "run", "program", "check_2"))
+    *_, whole, _ = repros(Kind.RUNTIME_ERROR, text=f"import torch\n{taken}print(check)\nprint(run)\n")
+    assert "def check_3():" in whole.source

@@ -15,6 +15,7 @@ from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.program.regions import Region
+from minimizer.inside.questions import TrialRequest
 from minimizer.report.culprit import Layer
 from minimizer.vocabulary import Kind
 
@@ -92,7 +93,7 @@ def oracle(*kinds: Kind, flaky: bool = False, answers: list[Outcome] | None = No
         accepts=tuple(Signature(kind) for kind in kinds),
         sequential=SequentialTest(0.5) if flaky else None,
         watch=lambda: None,
-        request=lambda _: {"source": ""},
+        request=lambda _: TrialRequest(setup="", source="", name="f", inputs=[]),
         executor=SimpleNamespace(repeat=lambda *_, **__: [answers]),
     )
     return cast(Oracle, fake)

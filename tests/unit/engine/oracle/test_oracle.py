@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -15,15 +16,17 @@ from minimizer.engine.oracle.oracle import (
     Oracle,
     Signature,
     also_seen,
+    crash_signature,
     exception_signature,
-    is_noise,
     normalise,
     signature_of,
     verdict_signature,
 )
-from minimizer.engine.oracle.timeouts import FIRST_TIMEOUT, LEAST_TIMEOUT, SILENCE
+from minimizer.engine.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILENCE
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.trouble import Again
+from minimizer.inside.questions import GivenInput, TrialRequest
 from minimizer.vocabulary import Kind
 
 META = TensorMeta((2, 3), "torch.float32", (3, 1))
@@ -221,6 +224,11 @@ def test_crashes_match_by_signal() -> None:
     abort = Signature(Kind.CRASH, signal=6)
     assert abort.matches(Signature(Kind.CRASH, signal=6))
     assert not abort.matches(Signature(Kind.CRASH, signal=11))
+    overwritten = crash_signature(6, "free(): invalid pointer\nFatal Python error: Aborted\n")
+    assert overwritten.matches(Signature(Kind.CRASH, signal=11))  # what was overwritten decides which signal it is
+    assert Signature(Kind.CRASH, signal=11).matches(overwritten)
+    assert not overwritten.matches(Signature(Kind.CRASH, signal=4))
+    assert overwritten.text == crash_signature(11, "free(): invalid pointer\n").text != abort.text
 
 
 def test_wrong_values_match_whatever_the_numbers_and_wrong_metadata_by_its_sort() -> None:
@@ -363,14 +371,14 @@ NOISY = [
 
 @pytest.mark.parametrize("noisy", NOISY)
 def test_noise_is_retried_on_a_clean_cache_and_then_believed(noisy: Outcome) -> None:
-    def answer(request: dict[str, Any]) -> Outcome:
-        return outcome("same") if "environ" in request else noisy
+    def answer(request: TrialRequest) -> Outcome:
+        return outcome("same") if request.environ else noisy
 
     executor = FakeExecutor(answer)
-    assert is_noise(noisy)
+    assert noisy.rule.again is Again.CLEAN_CACHE
     assert [o.ending for o in oracle_for(executor).judge([PROGRAM])] == ["same"]
-    assert executor.asked[1]["environ"] == {"TORCHINDUCTOR_CACHE_DIR": "/clean-1"}
-    assert executor.asked[1]["source"] == executor.asked[0]["source"]
+    assert executor.asked[1].environ == {"TORCHINDUCTOR_CACHE_DIR": "/clean-1"}
+    assert executor.asked[1].source == executor.asked[0].source
 
 
 @pytest.mark.parametrize("noisy", NOISY)
@@ -386,15 +394,15 @@ def test_a_bus_error_is_believed_on_a_clean_cache_only(again: str) -> None:
     """A library that lost its end after it was written gives one; so may the compiler's own fault."""
     bus_error = outcome("crash", signal=7)
     executor = FakeExecutor(
-        lambda r: outcome(again, signal=7 if again == "crash" else None) if "environ" in r else bus_error
+        lambda r: outcome(again, signal=7 if again == "crash" else None) if r.environ else bus_error
     )
     assert oracle_for(executor, Signature(Kind.CRASH, signal=7)).check([PROGRAM]) == [again == "crash"]
 
 
 def test_each_noisy_trial_has_a_clean_cache_of_its_own() -> None:
-    executor = FakeExecutor(lambda request: different() if "environ" in request else NOISY[0])
+    executor = FakeExecutor(lambda request: different() if request.environ else NOISY[0])
     assert oracle_for(executor).check([PROGRAM, PROGRAM]) == [True, True]
-    assert [r["environ"]["TORCHINDUCTOR_CACHE_DIR"] for r in executor.asked[2:]] == ["/clean-1", "/clean-2"]
+    assert [r.environ["TORCHINDUCTOR_CACHE_DIR"] for r in executor.asked[2:]] == ["/clean-1", "/clean-2"]
 
 
 @pytest.mark.parametrize(
@@ -410,7 +418,7 @@ def test_each_noisy_trial_has_a_clean_cache_of_its_own() -> None:
 def test_no_noise(shown: Outcome) -> None:
     executor = FakeExecutor(lambda _: shown)
     oracle_for(executor).judge([PROGRAM])
-    assert not is_noise(shown)
+    assert shown.rule.again is Again.NOT
     assert len(executor.asked) == 1
 
 
@@ -430,15 +438,15 @@ def test_a_request_holds_all_of_the_program() -> None:
         grad=True,
     )
     request = oracle_for(FakeExecutor(lambda _: outcome("same")), tolerance={"rtol": 0.5}).request(program)
-    assert request["source"] == "def f(x0, x1):\n    v0 = torch.mul(x0, x1)\n    return v0\n"
-    assert request["setup"].endswith("torch.set_default_dtype(torch.float64)")
-    assert request["inputs"] == [
-        {"name": "x0", "golden": "weight@relu", "code": None, "requires_grad": True},
-        {"name": "x1", "golden": None, "code": "3", "requires_grad": False},
+    assert request.source == "def f(x0, x1):\n    v0 = torch.mul(x0, x1)\n    return v0\n"
+    assert request.setup.endswith("torch.set_default_dtype(torch.float64)")
+    assert request.inputs == [
+        GivenInput(name="x0", golden="weight@relu", requires_grad=True),
+        GivenInput(name="x1", code="3"),
     ]
-    assert request["golden_files"] == ["/golden/weight@relu.pt"]
-    assert request["compile_kwargs"] == "dynamic=True, backend='aot_eager'"
-    assert (request["grad"], request["tolerance"]) == (True, {"rtol": 0.5})
+    assert request.golden_files == ["/golden/weight@relu.pt"]
+    assert request.compile_kwargs == "dynamic=True, backend='aot_eager'"
+    assert (request.grad, request.tolerance) == (True, {"rtol": 0.5})
 
 
 # hangs ----------------------------------------------------------------------------------------------------------------
@@ -494,10 +502,10 @@ def test_a_trial_may_be_silent_as_long_as_a_healthy_one_takes(slowest: float, si
     assert executor.watchdogs[-1]().limits.floor == silence
 
 
-def test_changes_override_a_request() -> None:
+def test_gradients_are_not_compared_where_nobody_wants_them() -> None:
     executor = FakeExecutor(lambda _: outcome("same"))
-    oracle_for(executor).judge([PROGRAM], compile_kwargs="dynamic=False")
-    assert executor.asked[0]["compile_kwargs"] == "dynamic=False"
+    oracle_for(executor).judge([PROGRAM], backward=False)
+    assert not executor.asked[0].backward
 
 
 def test_the_timeout_follows_the_slowest_trial_that_ended_by_itself() -> None:
@@ -543,3 +551,13 @@ def test_each_other_failure_is_told_once() -> None:
     )
     told = [(one.kind, one.message, one.times) for one in also_seen(seen)]
     assert told == [("crash", "", 9), ("compile_error", "no such size", 5), ("wrong_output", "", 4)]
+
+
+def test_what_a_program_showed_does_not_depend_on_what_was_asked_last() -> None:
+    executor = FakeExecutor(lambda request: different() if "relu" in request.source else outcome("same"))
+    oracle = oracle_for(executor)
+    other = replace(PROGRAM, nodes=(replace(PROGRAM.nodes[0], target="torch.add"), *PROGRAM.nodes[1:]))
+    assert oracle.check([PROGRAM]) == [True]
+    assert oracle.check([other]) == [False]
+    assert oracle.shown(PROGRAM) is not None
+    assert oracle.shown(other) is None

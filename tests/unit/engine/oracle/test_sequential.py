@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from fake_check import no_literal
@@ -25,6 +25,7 @@ from minimizer.engine.oracle.sequential import LEAST_RATE, MOST_COMPILATIONS, MO
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import reduce
+from minimizer.inside.questions import TrialRequest
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind
 
@@ -35,7 +36,7 @@ WRONG = Outcome(
 )
 RIGHT = Outcome(ending=Ending.SAME, phase="compare")
 RATES = st.floats(LEAST_RATE, MOST_RATE)
-Rate = Callable[[dict[str, Any]], float]
+Rate = Callable[[TrialRequest], float]
 
 
 class Flaky:
@@ -43,19 +44,19 @@ class Flaky:
 
     def __init__(self, seed: int, rate: Rate, *, other: Outcome = RIGHT, wrong: Outcome = WRONG) -> None:
         self._random, self._rate, self._other, self._wrong = random.Random(seed), rate, other, wrong
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[TrialRequest] = []
         self.compilations = 0
 
     def repeat(
-        self, requests: Sequence[dict[str, Any]], *, timeout: float, watchdog: Callable[[], Watchdog] | None
+        self, requests: Sequence[TrialRequest], *, timeout: float, watchdog: Callable[[], Watchdog] | None
     ) -> list[list[Outcome]]:
         self.asked += requests
         return [self._trial(request) for request in requests]
 
-    def _trial(self, request: dict[str, Any]) -> list[Outcome]:
+    def _trial(self, request: TrialRequest) -> list[Outcome]:
         outcomes: list[Outcome] = []
         failures = 0
-        while len(outcomes) < request.get("compilations", 1) and failures < request.get("failures", 1):
+        while len(outcomes) < request.compilations and failures < request.failures:
             fails = self._random.random() < self._rate(request)
             outcomes.append(self._wrong if fails else self._other)
             failures += outcomes[-1].ending != "same"
@@ -155,7 +156,7 @@ def test_a_failure_that_always_shows_takes_one_compilation() -> None:
     executor = Flaky(0, always(1.0))
     assert oracle(executor, None).check([PROGRAM] * 3) == [True] * 3
     assert executor.compilations == 3
-    assert all("compilations" not in request for request in executor.asked)
+    assert all(request.compilations == 1 for request in executor.asked)
 
 
 def test_one_that_never_fails_is_refused_after_a_single_trial() -> None:
@@ -165,7 +166,7 @@ def test_one_that_never_fails_is_refused_after_a_single_trial() -> None:
 
 
 def test_candidates_are_judged_side_by_side() -> None:
-    executor = Flaky(3, lambda request: 0.7 if "torch.a" in request["source"] else 0.0)
+    executor = Flaky(3, lambda request: 0.7 if "torch.a" in request.source else 0.0)
     other = chain(["torch.b"])
     assert oracle(executor).check([PROGRAM, other, PROGRAM, other]) == [True, False, True, False]
 
@@ -195,7 +196,7 @@ def test_what_is_no_candidate_is_not_compiled_again(word: str) -> None:
 
 def test_eager_that_changes_its_mind_outweighs_every_failure() -> None:
     class Unsteady(Flaky):
-        def _trial(self, request: dict[str, Any]) -> list[Outcome]:
+        def _trial(self, request: TrialRequest) -> list[Outcome]:
             return [*super()._trial(request), Outcome(ending=Ending.NONDETERMINISTIC)]
 
     executor = Unsteady(0, always(1.0))
@@ -222,8 +223,8 @@ def test_a_failure_that_needs_a_fresh_process_always_shows() -> None:
     """Only the first compilation of each process fails: the rest says nothing."""
 
     class Cold(Flaky):
-        def _trial(self, request: dict[str, Any]) -> list[Outcome]:
-            return [WRONG, *[RIGHT] * (request.get("compilations", 1) - 1)]
+        def _trial(self, request: TrialRequest) -> list[Outcome]:
+            return [WRONG, *[RIGHT] * (request.compilations - 1)]
 
     assert oracle(Cold(0, always(1.0)), None).measure(PROGRAM).is_steady
 
@@ -232,8 +233,8 @@ def test_a_crash_ends_its_process_and_is_measured_in_others() -> None:
     crash = Outcome(ending=Ending.CRASH, signal=11, phase="compiled")
 
     class Crashing(Flaky):
-        def _trial(self, request: dict[str, Any]) -> list[Outcome]:
-            return super()._trial({**request, "failures": 1})
+        def _trial(self, request: TrialRequest) -> list[Outcome]:
+            return super()._trial(replace(request, failures=1))
 
     asked = oracle(Crashing(4, always(0.5), wrong=crash), None)
     asked.accepts = (Signature(Kind.CRASH, signal=11),)
@@ -244,7 +245,7 @@ def test_a_crash_ends_its_process_and_is_measured_in_others() -> None:
 
 def test_a_window_too_rare_to_be_seen_leaves_the_rate_to_what_is_around_it() -> None:
     rates = {"torch.a": 0.0, "torch.b": 0.9}
-    executor = Flaky(0, lambda request: next(rate for name, rate in rates.items() if name in request["source"]))
+    executor = Flaky(0, lambda request: next(rate for name, rate in rates.items() if name in request.source))
     asked = oracle(executor, None)
     asked.estimate([chain(["torch.a"]), chain(["torch.b"])])
     assert asked.sequential is not None
@@ -261,12 +262,12 @@ LONG = replace(
 )
 
 
-def fails(request: dict[str, Any]) -> bool:
+def fails(request: TrialRequest) -> bool:
     """Whether what ``torch.bad`` returns reaches ``torch.worse``, and the setup is there that it takes."""
     reached: set[str] = set()
-    for name, target, argument in re.findall(r"(\w+) = ([\w.]+)\((\w+)\)", request["source"]):
+    for name, target, argument in re.findall(r"(\w+) = ([\w.]+)\((\w+)\)", request.source):
         if target == "torch.worse" and argument in reached:
-            return "b = 1" in request["setup"]
+            return "b = 1" in request.setup
         if target == "torch.bad" or argument in reached:
             reached.add(name)
     return False
@@ -302,15 +303,18 @@ def f(x0):
 def test_trap_09_failures_that_show_nine_seven_and_five_times_in_ten_reach_the_minimum(rate: float) -> None:
     """PyTorch's minifier aborts in 8, 22 and 28 of 40 runs. None aborts here, and at least 38 end where a sure failure does."""
     ends = [down(Flaky(seed, lambda request: rate * fails(request))) for seed in range(40)]
-    assert all(end is not None and fails({"source": text(end), "setup": end.setup}) for end in ends)
+    assert all(
+        end is not None and fails(TrialRequest(setup="\n".join(end.setup), source=text(end), name="f", inputs=[]))
+        for end in ends
+    )
     assert sum(end is not None and text(end) == MINIMUM for end in ends) >= 38
 
 
 def test_a_reduction_does_not_drift_to_something_rarer() -> None:
     """What fails without ``torch.worse`` does so once in fifty: it is not taken for the failure that shows in half of all."""
 
-    def rate(request: dict[str, Any]) -> float:
-        return 0.5 if fails(request) else 0.02 if "torch.bad(" in request["source"] else 0.0
+    def rate(request: TrialRequest) -> float:
+        return 0.5 if fails(request) else 0.02 if "torch.bad(" in request.source else 0.0
 
     ends = []
     for seed in range(40):

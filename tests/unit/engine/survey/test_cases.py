@@ -92,7 +92,7 @@ def test_health_of_a_script_that_ended_well_has_the_compile_times_of_its_first_r
     assert found is not None
     assert (found.compile_seconds, found.frames, found.eager_seconds) == (9.0, ["cold"], 2.0)
     assert asked.surveys.is_crowded, "as the machine was when these were taken"
-    assert executor.asked[-1]["measure"] and executor.asked[-1]["environ"] == {}
+    assert executor.asked[-1].measure and executor.asked[-1].environ == {}
 
 
 def test_health_of_a_failing_script_comes_from_a_cold_run_as_far_as_that_goes() -> None:
@@ -103,7 +103,7 @@ def test_health_of_a_failing_script_comes_from_a_cold_run_as_far_as_that_goes() 
     asked.run()
     found = asked.surveys.health(trace="/trace")
     assert found is not None and found.compile_seconds == 3.0
-    assert executor.asked[-1]["environ"] == {"TORCHINDUCTOR_CACHE_DIR": "/fresh"}
+    assert executor.asked[-1].environ == {"TORCHINDUCTOR_CACHE_DIR": "/fresh"}
     assert executor.killed == 1
 
 
@@ -143,7 +143,7 @@ def test_equal_modules_are_told_apart_by_a_run_that_goes_on_behind_calls_that_fa
         ["layers.3", "layers.4"],
     )
     watchdog = executor.watchdogs[-1]
-    assert executor.asked[-1]["each"] is True
+    assert executor.asked[-1].each is True
     assert watchdog is not None and watchdog.limits.patience == 12.0
 
 

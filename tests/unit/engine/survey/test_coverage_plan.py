@@ -86,3 +86,13 @@ def test_a_run_with_fewer_calls_leaves_none_that_do_not_exist() -> None:
     shorter = longer.after([GraphCalls(keys=[0, 0], watched=[1], compared=[1])])
     assert shorter.compared == {(0, 0), (0, 1)}
     assert shorter.is_complete
+
+
+def test_a_graph_that_a_run_compiles_and_never_calls_moves_no_other() -> None:
+    """As a run without the compiler's caches does; the graph behind it was compared in the run before."""
+    before = plan([0, 0], [1], [2], watched=[[0, 1], [0], [0]])
+    run = [GraphCalls(keys=k, watched=w, compared=w) for k, w in (([0, 0], [0, 1]), ([1], [0]), ([], []), ([2], []))]
+    after = before.after(run)
+    assert (after.untouched, after.is_complete) == (0, True)
+    assert after.compared == {(0, 0), (0, 1), (1, 0), (3, 0)}
+    assert plan([0], [1], watched=[[0], []]).after(run).untouched == 1, "a call that no run watched stays open"

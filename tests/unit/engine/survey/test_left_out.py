@@ -16,7 +16,7 @@ from minimizer.vocabulary import Kind, Status
 
 def rules(found: Settled) -> list[str]:
     """The rules by which something was excused."""
-    return [one.rule for one in (*found.checked.excused, *found.excused)]
+    return [one.rule for one in (*found.checked.excused, *found.excused)]  # type: ignore[attr-defined]
 
 
 def triage(
@@ -48,7 +48,7 @@ LONG = {"checked": {**CHECKED, "calls_made": 100}, "calls": [calls_of(0, 100, 8)
 def test_calls_that_the_first_run_leaves_out_are_compared_in_the_next() -> None:
     found, executor = triage(finished(**LONG), held(kind="wrong_output", verdict=WRONG, call=50))
     assert isinstance(found, Case) and found.call == 50
-    assert {*range(8, 100)} <= {*executor.compiled[1]["calls"][0]}
+    assert {*range(8, 100)} <= {*executor.compiled[1].calls[0]}
 
 
 @pytest.mark.needs_excuse("calls_sampled")
@@ -78,7 +78,7 @@ def test_a_rank_for_which_there_was_no_time_is_told_before_all_else_and_its_faul
     """One rank is at fault, and that is not the one that the first run watches."""
     runs = [finished(), held(kind="wrong_output", verdict=WRONG)]
     found, executor = triage(*runs, nproc=2)
-    assert isinstance(found, Case) and executor.asked[1]["rank"] == 1
+    assert isinstance(found, Case) and executor.asked[1].rank == 1
     monkeypatch.setattr(Surveys, "affords_another", False)
     assert says_open(report_of(healthy(runs[0], nproc=2)), "ranks_unwatched")
 

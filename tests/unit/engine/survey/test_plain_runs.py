@@ -225,7 +225,7 @@ def test_what_is_not_steady_is_told_and_no_verdict(judge: Judge, tmp_path: Path)
 def test_trouble_of_the_machine_is_no_verdict(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, body: str, says: str
 ) -> None:
-    monkeypatch.setattr(plain_runs, "LEAST_SECONDS", 1.0)
+    monkeypatch.setattr(plain_runs, "PLAIN_SECONDS", 1.0)
     found, _, notes = judge(body)
     assert is_excused(found, "plain_runs_unknown")
     assert any("says nothing" in note and says in note for note in notes)
@@ -235,7 +235,7 @@ def test_trouble_of_the_machine_is_no_verdict(
 def test_a_script_that_ends_soon_without_the_compiler_and_never_with_it_is_not_healthy(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: float
 ) -> None:
-    monkeypatch.setattr(plain_runs, "LEAST_SECONDS", 2.0)
+    monkeypatch.setattr(plain_runs, "PLAIN_SECONDS", 2.0)
     monkeypatch.setattr(plain_runs, "FAR", 1)
     script, notes = tmp_path / "home" / "script.py", list[str]()
     script.write_text(MODE + "while compiled:\n    time.sleep(0.1)")
@@ -375,7 +375,6 @@ def test_what_only_plain_runs_show_is_reduced_by_them(plain: PlainRuns, tmp_path
     script = Source.parse("import torch\ndef f():\n    return 1\nprint(2)\nassert torch.compile(f)() == 1\n")
     left = reduce_script(script, check=rerun.check, jobs=2).best.text
     assert left == "import torch\nassert torch.compile(lambda: 1)() == 1\n"
-    assert rerun.trials > 3
 
 
 @pytest.mark.parametrize(

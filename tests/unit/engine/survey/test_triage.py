@@ -28,20 +28,19 @@ from minimizer.engine.child import sent_program
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.protocol import Checked, Held
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.oracle.oracle import Signature
-from minimizer.engine.survey import in_eager
+from minimizer.engine.patience import EAGER_RUNS, EAGER_SECONDS, SURVEY_PATIENCE, SURVEY_SECONDS, SURVEYS
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
-from minimizer.engine.survey.runs import EAGER_SECONDS, PATIENCE, SURVEY_SECONDS
-from minimizer.engine.survey.triage import SURVEYS, Triage
+from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import WANTS_ARGUMENTS
 from minimizer.errors import BudgetExceeded, WorkerTrouble
+from minimizer.inside.questions import HoldPlace, SurveyRequest
 from minimizer.vocabulary import Kind, Reason, Status
 
 
 def rules(found: Settled) -> list[str]:
     """The rules by which something was excused."""
-    return [one.rule for one in (*found.checked.excused, *found.excused)]
+    return [one.rule for one in (*found.checked.excused, *found.excused)]  # type: ignore[attr-defined]
 
 
 def triage(
@@ -102,13 +101,9 @@ def test_an_exception_is_a_case(kind: str) -> None:
 
 def test_the_script_is_run_as_the_user_asked() -> None:
     _, executor, _ = triage(finished(), values=False, nproc=2)
-    assert executor.asked[0] == (
-        {
-            "script": "/nowhere/script.py", "args": ["--fast"], "nproc": 2, "rank": 0, "compile": True,
-            "values": False, "steps": 3, "calls": None, "hold": None, "tolerance": None, "layout": False,
-            "passed_by": [], "caches": True,
-        }
-    )  # fmt: skip
+    assert executor.asked[0] == SurveyRequest(
+        script="/nowhere/script.py", args=["--fast"], nproc=2, values=False, steps=3, passed_by=[], caches=True
+    )
     assert set(executor.timeouts) == {SURVEY_SECONDS}
 
 
@@ -202,7 +197,7 @@ def test_a_script_that_needs_arguments_is_told_where_they_go(ended: dict[str, An
 
 def test_the_eager_run_is_without_the_compiler_and_has_its_own_time() -> None:
     _, executor, _ = triage(finished(exception=error("ValueError")), eager=[finished(exception=error("ValueError"))])
-    assert [request["compile"] for request in executor.asked[:2]] == [True, False]
+    assert [request.compile for request in executor.asked[:2]] == [True, False]
     assert executor.timeouts[1] == EAGER_SECONDS
     assert [watchdog is not None for watchdog in executor.watchdogs[:2]] == [True, False]
 
@@ -233,7 +228,7 @@ def test_the_scripts_own_tolerance_decides_where_ours_sees_rounding() -> None:
     found, executor, notes = triage(failing, held(kind="wrong_output", verdict=WRONG), eager=[finished()])
     assert isinstance(found, Case)
     assert found.tolerance == {"rtol": 0.1, "atol": 0.0}
-    assert executor.compiled[1]["tolerance"] == {"rtol": 0.1, "atol": 0.0}
+    assert executor.compiled[1].tolerance == {"rtol": 0.1, "atol": 0.0}
     assert any("0.1" in note for note in notes)
 
 
@@ -243,7 +238,7 @@ def test_a_plain_assert_is_judged_by_the_default_tolerance() -> None:
     )
     assert isinstance(found, Case)
     assert found.tolerance == {}
-    assert executor.compiled[1]["tolerance"] == {}
+    assert executor.compiled[1].tolerance == {}
 
 
 @pytest.mark.needs_excuse("check_of_values")
@@ -290,7 +285,7 @@ def test_a_check_that_reads_a_clock_is_disputed_whatever_eager_does(tmp_path: Pa
     assert isinstance(found, Settled)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.DISPUTED, Kind.WRONG_OUTPUT)
     assert "too slow" in found.summary and "clock" in found.summary
-    assert [request["compile"] for request in executor.asked] == [True]
+    assert [request.compile for request in executor.asked] == [True]
     assert rules(found) == ["reads_clock"]
 
 
@@ -322,7 +317,7 @@ def test_a_missing_value_is_no_dispute_and_goes_to_the_script_level(tmp_path: Pa
     found = asked_of(executor, tmp_path / "script.py").run()
     assert isinstance(found, ScriptCase)
     assert (found.otherwise.reason, found.otherwise.kind) == (Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
-    assert [request["tolerance"] for request in executor.compiled] == [None]
+    assert [request.tolerance for request in executor.compiled] == [None]
 
 
 def test_what_no_tolerance_lets_pass_is_not_judged_by_one() -> None:
@@ -341,7 +336,7 @@ def test_nan_that_no_tolerance_lets_pass_is_held_at_its_graph() -> None:
         finished(exception=check, checks=checks), held(kind="wrong_output", verdict=WRONG), eager=[finished()]
     )
     assert isinstance(found, Case)
-    assert [request["tolerance"] for request in executor.compiled] == [None, {"rtol": 0.1, "atol": 0.1}]
+    assert [request.tolerance for request in executor.compiled] == [None, {"rtol": 0.1, "atol": 0.1}]
 
 
 def test_a_check_that_fails_where_nothing_was_compared_is_not_disputed() -> None:
@@ -395,10 +390,10 @@ def test_eager_that_fails_otherwise_does_not_acquit_the_compiler() -> None:
 def test_a_script_that_reads_how_the_compiler_is_switched_off_is_asked_by_a_stance() -> None:
     """It fails unless the variable is set: so it does in eager, where that is not how eager is asked."""
     raised = finished(exception=error("AssertionError", "not disabled"))
-    found, executor, notes = triage(raised, eager=[*[finished()] * in_eager.RUNS, raised])
+    found, executor, notes = triage(raised, eager=[*[finished()] * EAGER_RUNS, raised])
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.FAILED, Reason.FAILS_IN_EAGER)
-    assert [request["stance"] for request in executor.asked[1:]] == [False] * in_eager.RUNS + [True]
+    assert [request.stance for request in executor.asked[1:]] == [False] * EAGER_RUNS + [True]
     assert any("looks at the compiler" in note for note in notes)
 
 
@@ -406,7 +401,7 @@ def test_a_script_that_misses_the_wrapper_in_eager_is_judged_as_usual() -> None:
     """``model._orig_mod`` is not there where nothing wraps the model."""
     missing = finished(exception=error("AttributeError", "no attribute '_orig_mod'"))
     found = unshown(
-        finished(exception=error("TypeError", "hook got None")), eager=[*[missing] * in_eager.RUNS, finished()]
+        finished(exception=error("TypeError", "hook got None")), eager=[*[missing] * EAGER_RUNS, finished()]
     )
     assert (found.reason, found.kind) == (Reason.NOT_VERIFIED, Kind.RUNTIME_ERROR)
 
@@ -415,7 +410,7 @@ def test_a_script_that_sets_a_stance_itself_is_not_asked_by_one(tmp_path: Path) 
     (tmp_path / "script.py").write_text('torch.compiler.set_stance("default")\n')
     executor = CannedExecutor([finished(exception=error("TypeError"))], [finished()])
     asked_of(executor, tmp_path / "script.py").run()
-    assert [request.get("stance") for request in executor.asked].count(True) == 0
+    assert [request.stance for request in executor.asked].count(True) == 0
 
 
 def test_somebody_is_told_of_the_first_run_that_ends_well() -> None:
@@ -546,7 +541,7 @@ SUSPECT = {"graph": 1, "call": 4, "verdict": {**WRONG, "fault": False, "discrete
 def test_discrete_differences_are_held_and_asked_again() -> None:
     found, executor, _ = triage(finished(suspects=[SUSPECT], notes=["n"]), held())
     assert isinstance(found, Case)
-    assert executor.asked[1]["hold"] == {"graph": 1, "call": 4, "phase": "run"}
+    assert executor.asked[1].hold == HoldPlace(1, 4)
     assert found.signature.kind is Kind.WRONG_OUTPUT
     assert found.otherwise is not None
     assert found.otherwise.status is Status.HEALTHY
@@ -615,9 +610,9 @@ def test_several_suspects_are_asked_in_turn() -> None:
     assert isinstance(asked.run(), Case)
     assert isinstance(asked.next_suspect(), Case)
     assert asked.next_suspect() is None
-    assert [request["hold"] for request in executor.asked[1:]] == [
-        {"graph": 1, "call": 4, "phase": "run"},
-        {"graph": 2, "call": 0, "phase": "run"},
+    assert [request.hold for request in executor.asked[1:]] == [
+        HoldPlace(1, 4),
+        HoldPlace(2, 0),
     ]
 
 
@@ -638,7 +633,7 @@ def test_gradients_are_held_where_the_program_of_their_call_has_none(
     while (case := asked.next_suspect()) is not None:
         cases.append(case)
 
-    assert [request["hold"]["phase"] for request in executor.asked[1:]] == held_phases
+    assert [request.hold.phase for request in executor.asked[1:]] == held_phases
     kinds = [Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT][: len(held_phases)]
     assert [cast(Case, case).signature.kind for case in cases] == kinds
 
@@ -715,16 +710,16 @@ def test_a_crash_is_held_before_it_happens() -> None:
     assert isinstance(found, Case)
     assert found.signature == Signature(Kind.CRASH, signal=6)
     assert found.message == "the process died by SIGABRT"
-    assert [(r["compile"], r["hold"]) for r in executor.asked] == [
+    assert [(r.compile, r.hold) for r in executor.asked] == [
         (True, None),
         (False, None),
-        (True, {"graph": 1, "call": 2}),
+        (True, HoldPlace(1, 2)),
     ]
 
 
 def test_a_crash_while_compiling_is_held_before_the_compiler() -> None:
     _, executor, _ = triage(ended(signal=11, at={"graph": 0, "call": None}), held(phase="compile"), eager=[finished()])
-    assert executor.compiled[1]["hold"] == {"graph": 0, "call": None}
+    assert executor.compiled[1].hold == HoldPlace(0, None)
 
 
 COMPARING = {**AT, "doing": "compare"}
@@ -735,7 +730,7 @@ def test_a_crash_of_our_own_comparison_is_none_of_the_script() -> None:
     assert isinstance(found, Settled)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, None)
     assert "SIGSEGV" in found.summary and "no failure of the script" in found.summary
-    assert [r["values"] for r in executor.compiled] == [True, False]
+    assert [r.values for r in executor.compiled] == [True, False]
 
 
 def test_a_failure_behind_a_crash_of_our_own_comparison_is_still_one() -> None:
@@ -819,7 +814,7 @@ def test_a_hang_is_held_before_it_happens() -> None:
     assert found.message == (
         "torch.compile had not come back after 71 seconds, and is in fix (pass.py, line 11) all the while"
     )
-    assert [(r["compile"], r["hold"]) for r in executor.asked] == [(True, None), (True, {"graph": 1, "call": 2})]
+    assert [(r.compile, r.hold) for r in executor.asked] == [(True, None), (True, HoldPlace(1, 2))]
 
 
 def test_a_slow_compiler_is_not_said_to_hang() -> None:
@@ -862,7 +857,7 @@ def test_a_long_script_that_was_stopped_is_healthy_as_far_as_it_was_seen() -> No
 
 @pytest.mark.parametrize(("budget", "hint"), [(120, "--budget 900"), (900, "--steps 10")])
 def test_a_larger_budget_is_named_where_it_lets_the_script_go_on(budget: int, hint: str) -> None:
-    found = settled(finished(stopped=True, seconds=PATIENCE), budget=budget)
+    found = settled(finished(stopped=True, seconds=SURVEY_PATIENCE), budget=budget)
     assert f"the run was stopped after 300 s; {hint} lets it run longer" in found.summary
 
 
@@ -931,9 +926,9 @@ def test_a_later_run_compares_what_the_first_left_out() -> None:
     found, executor, _ = triage(first, second, steps=None)
     assert isinstance(found, Settled) and found.status is Status.HEALTHY
     assert "No difference in the 40 of 5 calls" in found.summary  # the canned count of those made
-    assert executor.asked[0]["calls"] is None
+    assert executor.asked[0].calls is None
     # 16 seconds by itself, 4/3 for each call: 12 more, the last one among them.
-    (asked,) = executor.asked[1]["calls"].values()
+    (asked,) = executor.asked[1].calls.values()
     assert len(asked) == 12 and 39 in asked and not {0, 1, 3} & set(asked)
 
 
@@ -985,10 +980,10 @@ def test_a_call_that_was_not_compared_before_fails_in_every_run_in_which_it_is()
 
 def test_what_earlier_runs_have_shown_holds_when_time_runs_out() -> None:
     class OutOfTime(CannedExecutor):
-        def survey(self, request: dict[str, Any], *, timeout: float, watchdog: Watchdog | None = None) -> Survey:
+        def survey(self, request: SurveyRequest, **options: Any) -> Survey:
             if len(self.asked) == 2:
                 raise BudgetExceeded("the budget is used up")
-            return super().survey(request, timeout=timeout, watchdog=watchdog)
+            return super().survey(request, **options)
 
     executor = OutOfTime([finished()])
     found = asked_of(executor).run()
@@ -1043,7 +1038,7 @@ def test_a_script_that_fails_now_and_then_without_the_compiler_is_nondeterminist
 
 def test_eager_is_asked_often_before_it_is_believed() -> None:
     _, executor, _ = triage(finished(exception=error("ValueError")), eager=[finished()])
-    assert [request.get("stance") for request in executor.asked].count(False) == in_eager.RUNS
+    assert [request.stance for request in executor.asked if not request.compile].count(False) == EAGER_RUNS
 
 
 def test_what_a_graph_needs_of_its_script_travels_with_it(tmp_path: Path) -> None:
@@ -1115,7 +1110,7 @@ def test_a_call_that_lost_the_gpu_is_held_before_it_comes_to_that(phase: str, ki
     found, executor, _ = triage(finished(exception=LOST, lost=lost), held())
     assert isinstance(found, Case)
     assert found.signature == Signature(kind, "torch.AcceleratorError", "CUDA error: misaligned address")
-    assert executor.asked[1]["hold"] == {"graph": 1, "call": 2}
+    assert executor.asked[1].hold == HoldPlace(1, 2)
     assert found.message == "AcceleratorError: CUDA error: misaligned address"
 
 
@@ -1148,7 +1143,7 @@ def test_whether_a_lost_gpu_is_lost_again(run: dict[str, Any], again: bool | Non
 
 def test_first_run_fills_the_caches_and_the_second_takes_its_graphs_from_them() -> None:
     _, executor, _ = triage(finished())
-    assert [request["caches"] for request in executor.compiled] == [True, True, False, False, False]
+    assert [request.caches for request in executor.compiled] == [True, True, False, False, False]
 
 
 @pytest.mark.parametrize(("before", "is_warm"), [(0, False), (1, True), (2, False)])
@@ -1166,4 +1161,4 @@ def test_runs_that_pass_a_graph_by_do_so_from_then_on() -> None:
     assert isinstance(found, Case)
     assert isinstance(asked.without([1]), Settled)
     asked.surveys.fails_again(found)
-    assert [request["passed_by"] for request in executor.compiled] == [[], [1], [1]]
+    assert [request.passed_by for request in executor.compiled] == [[], [1], [1]]

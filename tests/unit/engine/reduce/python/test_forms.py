@@ -51,6 +51,7 @@ def test_fields_of_a_configuration_are_written_where_they_are_read() -> None:
 
 
 OF_ONE = """
+import torch
 class Net(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -69,6 +70,23 @@ def test_what_is_read_of_a_module_that_became_a_function_is_its_layer() -> None:
     plain = modules.without_class(Source.parse(OF_ONE), "Net")
     assert plain is not None
     assert plain.text.endswith("net = forward\nnet = torch.compile(net, dynamic=True)\ny = net(x)\nnorm(body.weight)\n")
+
+
+def test_an_attribute_that_is_named_like_a_function_gets_a_name_of_its_own() -> None:
+    text = (
+        "def undistort(coefficient):\n    return coefficient\n"
+        "class Camera:\n    def __init__(self):\n        self.coefficient = 3\n        self.undistort = wrap(undistort)\n"
+        "    def fit(self):\n        return self.undistort(self.coefficient)\n"
+    )
+    for use, expected in (
+        ("y = Camera().fit()\n", 6),
+        ("camera = Camera()\ny = camera.fit() + camera.coefficient\n", 9),
+    ):
+        plain = modules.without_class(Source.parse(text + use), "Camera")
+        assert plain is not None and "class" not in plain.text
+        names: dict[str, object] = {"wrap": lambda function: lambda x: 2 * function(x)}
+        exec(plain.text, names)
+        assert names["y"] == expected
 
 
 class Module:

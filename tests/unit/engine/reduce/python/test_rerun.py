@@ -12,6 +12,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.reduce.python import Source
 from minimizer.engine.reduce.python.rerun import Rerun, script_signature
+from minimizer.inside.questions import ScriptRequest
 from minimizer.vocabulary import Kind
 
 GENERATED = f"c{'a7' * 25}.py"
@@ -55,13 +56,15 @@ def test_an_assertion_of_the_compiler_is_an_error() -> None:
 class Canned:
     """An executor of scripts that end well in eager; compiled they raise what their text says, at a line of theirs."""
 
-    def judge(self, requests: Sequence[dict[str, Any]], **_: Any) -> list[Outcome]:
+    jobs = 1
+
+    def judge(self, requests: Sequence[ScriptRequest], **_: Any) -> list[Outcome]:
         return [self._outcome(request) for request in requests]
 
-    def _outcome(self, request: dict[str, Any]) -> Outcome:
-        if not request["compile"]:
+    def _outcome(self, request: ScriptRequest) -> Outcome:
+        if not request.compile:
             return Outcome(ending=Ending.SAME)
-        line = request["text"].strip()
+        line = request.text.strip()
         message = line.partition("'")[2].rstrip("')")
         error = {"type": "RuntimeError", "message": message, "root_type": "RuntimeError", "root_message": message}
         return Outcome(

@@ -13,6 +13,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script
 from minimizer.engine.reduce.python.seeds import depends_on_state, seeded, with_seed
+from minimizer.inside.questions import ScriptRequest
 
 DRAWN = "import torch\ntorch.manual_seed(0)\nfail_if(torch.rand)\n"
 
@@ -58,18 +59,20 @@ def test_the_first_seed_with_which_it_still_fails_is_taken() -> None:
 class Drawing:
     """An executor of scripts that fail where they call ``fail``, or ``fail_if`` with random numbers: that in half of all states, unless they are seeded."""
 
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+    jobs = 1
 
-    def judge(self, requests: Sequence[dict[str, Any]], **_: Any) -> list[Outcome]:
+    def __init__(self) -> None:
+        self.asked: list[ScriptRequest] = []
+
+    def judge(self, requests: Sequence[ScriptRequest], **_: Any) -> list[Outcome]:
         self.asked += requests
         return [self._outcome(request) for request in requests]
 
-    def _outcome(self, request: dict[str, Any]) -> Outcome:
-        text, draws = request["text"], "rand" in request["text"]
+    def _outcome(self, request: ScriptRequest) -> Outcome:
+        text, draws = request.text, "rand" in request.text
         by_chance = "fail_if(torch.rand" in text
-        fails = by_chance and ("manual_seed" in text or request["state"] % 2 == 0)
-        if not request["compile"] or not (fails or "fail()" in text):
+        fails = by_chance and ("manual_seed" in text or request.state % 2 == 0)
+        if not request.compile or not (fails or "fail()" in text):
             return Outcome(ending=Ending.SAME, draws=draws)
         error = ExceptionInfo(
             type="RuntimeError",
@@ -101,6 +104,6 @@ def test_both_runs_of_a_trial_start_alike_and_no_two_trials_do() -> None:
     _, runs = reduced("import torch\ntorch.manual_seed(0)\nx = torch.rand(1)\nfail()\n")
     states: dict[int, list[bool]] = {}
     for request in runs.asked:
-        states.setdefault(request["state"], []).append(request["compile"])
+        states.setdefault(request.state, []).append(request.compile)
     assert all(sides in ([True], [False], [False, True]) for sides in states.values())
     assert [False, True] in states.values() and len(states) > 2

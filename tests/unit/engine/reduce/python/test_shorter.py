@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from one_pass import reduced
 
-from minimizer.engine.reduce.python import Source, shorter
+from minimizer.engine.reduce.python import Source, reduce_script, shorter
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,18 @@ from minimizer.engine.reduce.python import Source, shorter
             "from torch import compile\n@compile(backend='eager')\ndef f(x):\n    return x + 1",
             ["x + 1", "backend"],
             "from torch import compile\nf = compile(lambda x: x + 1, backend='eager')",
+        ),
+        (
+            "model = lambda x: x + 1\nmodel = wrap(model)\nprint(model)\nprint(model)",
+            ["wrap", "x + 1"],
+            "model = wrap(lambda x: x + 1)\nprint(model)\nprint(model)",
+        ),
+        (
+            "import torch\ndef forward(positions):\n    return torch.nn.Linear(1, 1)(positions)\npositions = torch.randn(1)\n"
+            "(slope,) = torch.autograd.grad(torch.compile(forward)(positions), positions, create_graph=True)\nslope.backward()",
+            ["Linear", "randn", "positions, create_graph", "backward", "slope"],
+            "import torch\nforward = torch.compile(lambda positions: torch.nn.Linear(1, 1)(positions))\npositions = torch.randn(1)\n"
+            "slope, = torch.autograd.grad(forward(positions), positions, create_graph=True)\nslope.backward()",
         ),
         ("def f(x):\n    return x + 1\ng = h(f)", ["x + 1", "h("], "g = h(lambda x: x + 1)"),
         (
@@ -119,3 +131,58 @@ def test_no_more_rounds_of_a_long_loop_are_written_than_are_tried(loop: str, las
 def test_no_line_becomes_longer_than_a_formatter_leaves_it() -> None:
     text = f"@decorated\ndef f(x):\n    if {'c' * 50}:\n        return {'a' * 20}\n    return {'b' * 20}"
     assert reduced(text, shorter.statements, ["if", "return"]).replace("\n\n", "\n") == text
+
+
+UNEVEN = """
+for step in range(2):
+    y = f(x)
+    if step:
+        grad(y, w)
+    y.backward()
+"""
+
+
+def test_a_loop_whose_rounds_need_different_statements_is_written_out() -> None:
+    source = Source.parse(UNEVEN)
+
+    class Result:
+        def __init__(self) -> None:
+            self.is_used = False
+
+        def backward(self) -> None:
+            self.is_used = True
+            said.append("backward")
+
+    said: list[str] = []
+
+    def fails(text: str) -> bool:
+        """A backward, then a gradient of what a later call returns."""
+        said.clear()
+        names = {"f": lambda x: Result(), "grad": lambda y, w: said.append(f"grad {y.is_used}"), "x": 1, "w": 2}
+        try:
+            exec(text, names)
+        except Exception:
+            return False
+        return said[:2] == ["backward", "grad False"]
+
+    reduced = reduce_script(source, check=lambda candidates: [fails(one.text) for one in candidates])
+    assert reduced.best.text == "f(x).backward()\ngrad(f(x), w)\n"
+    assert reduced.history[-1].trial <= reduced.trials
+
+
+@pytest.mark.parametrize(
+    "loop", ["for n in range(3):\n    f(n)", "for n in range(9):\n    f(n)", "for n in g():\n    f(n)"]
+)
+def test_a_loop_whose_rounds_are_all_needed_stays(loop: str) -> None:
+    calls = len(range(9)) if "9" in loop else 3
+
+    def fails(text: str) -> bool:
+        seen: list[int] = []
+        try:
+            exec(text, {"f": seen.append, "g": lambda: range(3)})
+        except Exception:
+            return False
+        return seen == [*range(calls)]
+
+    reduced = reduce_script(Source.parse(loop), check=lambda candidates: [fails(one.text) for one in candidates])
+    assert reduced.best.text == f"{loop}\n"

@@ -1,58 +1,102 @@
-"""Requests to a forked child: a dataclass for the message of each task.
+"""What a forked child is asked: a dataclass for each task, and for each question to a held run of a script.
 
-The message's other fields (id, folders, deadline) are for the zygote.
+The one module that both sides load: the engine makes these and sends their fields, the child reads them again. It needs the standard
+library only, since the child runs in the user's Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, TypeVar
 
-from ..wire import Message
+Message = dict[str, Any]
+R = TypeVar("R", bound="Request")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Request:
-    """Base of all requests; can be read from a message."""
+    """Base of all requests.
+
+    For the zygote: ``environ``, variables that are set before the task; ``nice``, by how much its priority is lower; ``memory``, the bytes
+    that it may take (None: those of every task).
+    """
+
+    task: ClassVar[str]
+    """The task that answers it."""
+    parts: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """How fields are read that are dataclasses of their own, by name."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    nice: int = 0
+    memory: int | None = None
 
     @classmethod
-    def read(cls, message: Message) -> Self:
+    def read(cls: type[R], message: Message) -> R:
         """Take the request's fields from a message; missing ones get their defaults.
 
         Raises:
             TypeError: a field without a default is missing.
         """
-        return cls(**{name: message[name] for name in cls.__dataclass_fields__ if name in message})  # type: ignore[attr-defined]
+        given = {name: message[name] for name in cls.__dataclass_fields__ if name in message}
+        made = {name: read(given[name]) for name, read in cls.parts.items() if given.get(name)}
+        return cls(**{**given, **made})
+
+    def message(self) -> Message:
+        """The fields, as they are sent."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
+class Switches:
+    """Parts of the compiler to switch (see `compiler.subsystems`): those in ``off`` are off, of a kind in ``only`` just the named ones are
+    on, and all others are on."""
+
+    off: Sequence[str] = ()
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Switched(Request):
     """A request that can switch off parts of the compiler."""
 
-    switches: Message | None = None
-    """See `compiler.subsystems`; None: the compiler unchanged."""
-    threads: int = 1
-    """Number of kernels that are built in parallel."""
+    parts: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"switches": lambda value: Switches(**value)}
+    switches: Switches | None = None
+    """None: the compiler unchanged, and no part is reported."""
+    threads: int | None = None
+    """Number of kernels that are built in parallel; None: as many as there are cores where it runs alone, else 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenInput:
+    """An input of a trial: a golden value by its key, or source text that makes it."""
+
+    name: str
+    golden: str | None = None
+    code: str | None = None
+    requires_grad: bool = False
+    marks: Sequence[int] = ()
+    """Dimensions to mark dynamic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRequest(Switched):
     """A trial: a program as text, its inputs, and how it is compiled and judged."""
 
+    task: ClassVar[str] = "judge"
+    parts = {**Switched.parts, "inputs": lambda values: [GivenInput(**value) for value in values]}
     id: int = 0
     setup: str
     source: str
     """Source text that defines the function ``name``."""
     name: str
-    inputs: Sequence[Mapping[str, Any]]
-    """One mapping for each input: ``{name, code | golden, requires_grad}``, and ``marks``, the dimensions to mark dynamic, if any."""
-    golden_files: Sequence[str]
+    inputs: Sequence[GivenInput]
+    golden_files: Sequence[str] = ()
     """Files with golden values, for ``torch.load(weights_only=True)``."""
-    compile_kwargs: str
+    compile_kwargs: str = ""
     around: Sequence[str] = ()
     """Expressions for the contexts in which the function is called; its backward runs outside of them."""
-    grad: bool
-    tolerance: Mapping[str, Any] | None
+    grad: bool = False
+    tolerance: Mapping[str, Any] | None = None
     """None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``."""
     backward: bool = True
     """Whether gradients are compared too."""
@@ -64,8 +108,15 @@ class TrialRequest(Switched):
     """Begin no compilation once this time has passed since the first one ended; in a table of layers, begin no layer after this time."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ObserveRequest(TrialRequest):
+    """A program as in a trial, run in eager only, to see its operators and what it raises."""
+
+    task: ClassVar[str] = "observe"
+
+
 @dataclass(frozen=True)
-class Region:
+class TableLayer:
     """A layer of a table, by the name of its function and the names of its input and output values."""
 
     function: str
@@ -81,7 +132,9 @@ class Region:
 class LayersRequest(TrialRequest):
     """A table of layers: a graph as in a trial, and its layers in execution order, which together make up the graph."""
 
-    regions: Sequence[Region]
+    task: ClassVar[str] = "layers"
+    parts = {**TrialRequest.parts, "regions": lambda values: [TableLayer(**value) for value in values]}
+    regions: Sequence[TableLayer]
     outputs: Sequence[str]
     """Names of the values that the graph returns."""
     observed: str | None
@@ -89,15 +142,12 @@ class LayersRequest(TrialRequest):
     skip: Sequence[str]
     """Functions in which an earlier attempt died; they are not compiled again."""
 
-    @classmethod
-    def read(cls, message: Message) -> Self:
-        return super().read({**message, "regions": [Region(**region) for region in message["regions"]]})
-
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorsRequest(TrialRequest):
     """An operator check: a program as in a trial, and the user's custom operators that it calls."""
 
+    task: ClassVar[str] = "check_operators"
     operators: Sequence[str]
     """Packet names, such as ``lib.scale``."""
     differentiates: bool
@@ -108,11 +158,12 @@ class OperatorsRequest(TrialRequest):
 class ScriptRequest(Switched):
     """One run of a script without our hooks."""
 
+    task: ClassVar[str] = "rerun"
     text: str | None
     """Text to run in place of the script's own; None: the script's own."""
     script: str
     """The script's path, which the text sees as its ``__file__``."""
-    args: list[str]
+    args: Sequence[str] = ()
     compile: bool = True
     backend: str | None = None
     """A backend that replaces the one the script asks for; None: the script's."""
@@ -125,12 +176,9 @@ class ScriptRequest(Switched):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactRequest(Request):
-    """An exact run of a script; see `exact_run`. Calls are numbered from 1."""
+class Plan:
+    """What an exact run does that others of a comparison do otherwise. Calls are numbered from 1."""
 
-    text: str | None
-    script: str
-    args: list[str]
     eager: tuple[int, int | None] | None = None
     """The first and the last call that run without the compiler; None as last: all that follow. None: no call does."""
     full: Sequence[int] | None = None
@@ -147,8 +195,6 @@ class ExactRequest(Request):
     """Seconds to wait before each call, where the machine is moved."""
     resident: int = 0
     """Bytes to have in use beside what the script needs, where the machine is moved."""
-    replay: str | None = None
-    """What the script read of the machine in an earlier run, to be read again (see `Machine`); None: it is recorded."""
     shown: Sequence[int] = ()
     """Calls that run without the compiler, beside those of ``eager``."""
     redrawn: Mapping[str, Any] | None = None
@@ -157,47 +203,78 @@ class ExactRequest(Request):
     """The call or backward, by its number among both, at whose looks the elements of tensors are kept; 0: at the end; None: none."""
     written: bool = False
     """Whether to find out what functions that the script gives to the compiler write while it runs them."""
-    library: bool = False
-    """Whether eager calls choose like compiled ones: torch's own modules and optimizers, too, are told that they are compiled, and
-    what Dynamo decomposes is decomposed."""
-    modules: Sequence[str] = ()
-    """Names of modules of packages whose globals and classes are looked at like the script's own."""
     own_backend: bool = False
     """Whether calls are compiled for the backend that the script names, in the place of ``eager``."""
     bare: bool = False
     """Whether the compiler is not there at all, nor are its wrappers."""
     through: Sequence[str] | None = None
     """Looks at wrappers that see what there is without them (see `Glances`); None: such looks are not watched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What all exact runs of a comparison share."""
+
+    replay: str | None = None
+    """What the script read of the machine in an earlier run, to be read again (see `Machine`); None: it is recorded."""
+    library: bool = False
+    """Whether eager calls choose like compiled ones: torch's own modules and optimizers, too, are told that they are compiled, and
+    what Dynamo decomposes is decomposed."""
+    modules: Sequence[str] = ()
+    """Names of modules of packages whose globals and classes are looked at like the script's own."""
+    aot: bool = False
+    """Whether AOTAutograd traces what Dynamo has captured, as for the backend ``aot_eager``, where the script's backend does that."""
     state: int = 0
     """The number of the random state that the script starts from (see `RandomStart`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactRequest(Plan, Conditions, Request):
+    """An exact run of a script; see `exact_run`."""
+
+    task: ClassVar[str] = "exact_run"
+    text: str | None
+    script: str
+    args: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class HoldPlace:
+    """A call of a graph; ``call`` is None before the graph is compiled, and ``phase`` ``backward`` for the call's gradients."""
+
+    graph: int
+    call: int | None
+    phase: str = "run"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyRequest(Switched):
     """A survey run of a script, in which the calls of its graphs are compared."""
 
+    task: ClassVar[str] = "survey"
+    parts = {**Switched.parts, "hold": lambda value: HoldPlace(**value)}
     script: str
-    args: list[str]
+    args: Sequence[str] = ()
     text: str | None = None
     """Text to run in place of the script's own; None: the script's own."""
     nproc: int = 1
     """Number of ranks, this one included."""
     rank: int = 0
     """The rank of this process, the one that is watched."""
-    compile: bool
+    compile: bool = True
     stance: bool = False
     """For a run without the compiler: disable it by the stance ``force_eager``, not by ``TORCHDYNAMO_DISABLE``."""
-    steps: int | None
+    steps: int | None = None
     """Number of first calls of each key that are compared; None: as planned."""
-    calls: Mapping[str, Any] | None = None
+    calls: Mapping[int, Sequence[int]] | None = None
     """Numbers of the calls to compare, by graph (see `watch.coverage`); None: the default plan of a first run."""
-    hold: Message | None
-    """Graph and call from an earlier run at which to hold before compiled code gets there (for a crash); see `Holder`."""
+    hold: HoldPlace | None = None
+    """Where to hold, from an earlier run, before compiled code gets there (for a crash); None: at the first failure."""
     passed_by: Sequence[int] = ()
     """Numbers of graphs whose calls are not compared."""
     caches: bool | str = False
     """Whether the compiler's on-disk graph caches are read and written; ``inductor``: only those of Inductor."""
-    tolerance: dict[str, float] | None
+    tolerance: Mapping[str, float] | None = None
     """The script's own tolerance, which then decides; None: the referee's rules."""
     layout: bool = False
     """Whether a difference only in strides is held too."""
@@ -215,5 +292,79 @@ class SurveyRequest(Switched):
 class SettingsRequest(Request):
     """Expressions to evaluate after running a setup."""
 
+    task: ClassVar[str] = "settings"
     setup: str
     expressions: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Base of what a held run is asked about its call; see `HeldCall`."""
+
+    what: ClassVar[str]
+
+    def message(self) -> Message:
+        """The fields, as they are sent."""
+        return {"what": self.what, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class ProgramQuestion(Question):
+    """The graph at a level: ``dynamo``, ``weighted``, ``aot``, or ``auto``. Later questions are about that one."""
+
+    what: ClassVar[str] = "program"
+    level: str
+
+
+@dataclass(frozen=True)
+class GoldenQuestion(Question):
+    """Golden values, to be written to a file; ``names``: other names than their keys in it."""
+
+    what: ClassVar[str] = "golden"
+    keys: Sequence[str]
+    file: str
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ForgetQuestion(Question):
+    """Files of golden values to delete."""
+
+    what: ClassVar[str] = "forget"
+    files: Sequence[str]
+
+
+@dataclass(frozen=True)
+class LiteralQuestion(Question):
+    """Source text for one golden value."""
+
+    what: ClassVar[str] = "literal"
+    key: str
+
+
+@dataclass(frozen=True)
+class CallsQuestion(Question):
+    """Source text for the inputs of the calls up to the held one."""
+
+    what: ClassVar[str] = "calls"
+
+
+QUESTIONS: tuple[type[Question], ...] = (
+    ProgramQuestion,
+    GoldenQuestion,
+    ForgetQuestion,
+    LiteralQuestion,
+    CallsQuestion,
+)
+
+
+def read_question(message: Message) -> Question:
+    """The question in a message.
+
+    Raises:
+        KeyError: there is no such question, or a field of it is missing.
+    """
+    kind = next((kind for kind in QUESTIONS if kind.what == message["what"]), None)
+    if kind is None:
+        raise KeyError(message["what"])
+    return kind(**{name: message[name] for name in kind.__dataclass_fields__ if name != "what"})

@@ -1,0 +1,148 @@
+"""How long things may take: each limit, share and reserve of time of the engine, with its reason. Seconds, where nothing else is said.
+
+What is made of them for one job stands in `clock` (its budget), `pace` (what it has taken so far), `reserve` (what is held back for its end)
+and `oracle.timeouts` (how long its trials may take).
+"""
+
+from __future__ import annotations
+
+from minimizer.vocabulary import Step
+
+# the whole job ------------------------------------------------------------------------------------------------------------
+
+JOB_LATE_SECONDS = 3.0
+"""Behind the budget, after which the processes of a job are ended, whatever they do: time for runs to end at their own limits."""
+TICK_SECONDS = 5.0
+"""Between progress events while nothing changes, so that clients see the clock move."""
+KEEP_SECONDS = 5.0
+"""Least between two repros of the best program so far: writing one takes time, and it is soon replaced."""
+WRITE_SECONDS = 60.0
+"""Most for which a job that was cancelled goes on, to write its repro."""
+BLAME_SHARE = 0.9
+"""Most of what is left that blame and writing hold back for verification: a verified repro is worth more than its stage."""
+TRIALS_TO_WRITE = 8
+"""Trials, one after another, that climb the ladder of backends and write the repro."""
+RESERVE_MARGIN = 1.25
+"""Factor of what is held back: a machine has more to do at one time than at another."""
+
+# the child ----------------------------------------------------------------------------------------------------------------
+
+CHILD_START_SECONDS = 300.0
+"""Most for importing torch: it takes seconds, but minutes on a machine that has too much to do."""
+CHILD_ANSWER_SECONDS = 300.0
+"""Most until a child that was asked for a process says that it has started it."""
+CHILD_LATE_SECONDS = 30.0
+"""Most for which the child may take, after a task's time, to say that it has ended it."""
+CHILD_END_SECONDS = 10.0
+"""Most for a zygote to end once its pipe has: it takes no time, unless the machine has too much to do."""
+CHILD_WRITE_SECONDS = 60.0
+"""Without progress, after which a write to the child fails."""
+IMPORTS_SECONDS = 30.0
+"""Most to find out which modules that the script imports are not there."""
+HEADER_SECONDS = 120.0
+"""Most to precompile the header of a torch's kernels."""
+
+# exact runs ---------------------------------------------------------------------------------------------------------------
+
+EXACT_SECONDS, EXACT_SHARE = 60.0, 0.15
+"""Most for one exact run: so many seconds, or this share of the budget where that is more."""
+EXACT_WHOLE_SHARE = 0.4
+"""The share of the budget in which all exact runs together come to an answer, before the graphs are looked at."""
+
+# runs of the script -------------------------------------------------------------------------------------------------------
+
+SURVEY_SECONDS = 3600.0
+"""Timeout of a compiled run; as a rule its share of the budget ends it before."""
+SURVEY_SHARE, SURVEY_PATIENCE = 1 / 3, 300.0
+"""A share of the budget, and seconds. A script is stopped after the smaller of both if something was compared, and after the share in any
+case."""
+EAGER_SECONDS = 600.0
+"""Timeout of an eager run."""
+RUN_START_SECONDS = 5.0
+"""By which the clock of a run may start later than ours."""
+HANG_AFTER = 60.0
+"""That compiling or running a graph may take before it is suspected to hang, unless eager takes long."""
+QUIET = 60.0
+"""Without a new graph, after which a script is stopped, once all its graphs are compared often enough."""
+SURVEYS, REPEAT_SECONDS = 5, 45.0
+"""Most runs of a script that ends well, and seconds after which no further one begins: its failure may be flaky."""
+FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
+"""Most runs, in all, of a script with a flaky failure, and seconds after which no further one begins."""
+EAGER_RUNS, EAGER_RUNS_SECONDS = 8, 15.0
+"""Most eager runs, and seconds after which no further one begins: a script may raise in eager now and then."""
+MOST_COST = 4.0
+"""Most time for the compared runs of a healthy script, in multiples of a run without comparison."""
+PLAIN_SECONDS = 90.0
+"""Least until a plain run is stopped; twice the survey's time if that is longer."""
+SURVEY_RUNS = 2
+"""Least number of runs of the script in a survey: one in eager, one compiled."""
+
+# trials -------------------------------------------------------------------------------------------------------------------
+
+FIRST_TIMEOUT = 240.0
+"""Until a timeout while no trial has ended without one."""
+LEAST_TIMEOUT = 30.0
+"""Least until a timeout, however fast other trials were."""
+TIMEOUT_FACTOR = 8.0
+"""Timeout as a multiple of the time of the slowest trial that ended without one."""
+SILENCE = (4.0, 10.0)
+"""(least, most) of silence before a trial's stack is sampled while a hang is reduced: the time of the slowest trial that ended without a
+timeout, within these bounds. Silence alone decides nothing: the samples do (`child/watchdog.py`)."""
+CLIMB_SHARE = 0.05
+"""The share of the time that is left which looking for a cheaper backend may take."""
+MEASURE_SECONDS, ESTIMATE_SECONDS = 1.5, 10.0
+"""Of repeated compilation, to see whether a program is steady, and to estimate the rate of a flaky one."""
+
+# clean runs ---------------------------------------------------------------------------------------------------------------
+
+VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
+"""Compiled runs of a repro, and most seconds of each."""
+AGAIN_SECONDS = 300.0
+"""Most for all repetitions together of runs that were stopped."""
+REPRO_SECONDS = 30.0
+"""After which a repro takes compilation for hung: a reduced graph compiles in a few, even on a cold machine."""
+TORCH_ASK_SECONDS = 60.0
+"""Most for another torch to say its version."""
+TORCH_LEAST_SECONDS, TORCH_MOST_SECONDS = 5.0, 180.0
+"""For a repro in another torch: least time left with which a run begins, and most time for a run."""
+
+# behind the verified repro ------------------------------------------------------------------------------------------------
+
+SHARES: dict[Step, float] = {
+    Step.DIAGNOSE: 0.30,
+    Step.CODE: 0.10,
+    Step.LAYERS: 0.15,
+    Step.HEALTH: 0.20,
+    Step.COMPARE: 0.10,
+    Step.FURTHER: 0.15,
+}
+"""Time limit of each step after a verified repro, as a share of the time that the repro took; unused time passes to the next step. The
+shares add up to 1: together these steps take at most as long as the repro did, but for the seconds that a step has at least."""
+FOLLOW_UP_SECONDS = 90.0
+"""Least for these steps together, for a repro that came sooner: one run of the script and a search for the part to blame take about that
+long."""
+DIAGNOSE_SECONDS = 90.0
+"""Most for a diagnosis on a machine with idle cores; a tenth of the budget if that is less."""
+RUNS_OF_DIAGNOSIS = 4
+"""Runs of the script for which a diagnosis has time at least: half of it goes to the part to blame and the settings, and a workaround is
+tried on the script, where what it costs is measured."""
+OPCHECK_SECONDS = 60.0
+"""Most for ``torch.library.opcheck`` of a custom operator; one that takes longer blames nothing."""
+CODE_SECONDS = 30.0
+"""Least for a run of the repro: it imports torch, and compiles a few operators."""
+TABLE_SECONDS = 120.0
+"""Most for the table of layers, and for the graph, on a machine with idle cores."""
+LAYER_SECONDS = 60.0
+"""After the end of that time, for a layer that began within it."""
+CHEAP_SECONDS = 60.0
+"""Most of a survey for which a script without a repro is run again to measure its health; a quarter of the time left if that is more."""
+TLPARSE_SECONDS = 60.0
+"""Most for tlparse to write its pages."""
+SECOND_FAULT_SECONDS = 180.0
+"""Least to survey and reduce the graph's fault behind one between graphs, however quickly the first one had its repro."""
+WITNESS_SECONDS = 120.0
+"""For PyTorch's own minifier, however long the repro took: it comes last, and a job can be stopped there."""
+WITNESSES_SECONDS = 45.0
+"""That steps without a verified repro leave to it."""
+UPTAKE_SECONDS = 60
+"""Least of the budget left with which the job for a dump of PyTorch's minifier begins."""
