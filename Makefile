@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint quality test-gpu gpu-wheels gpu-page bench releases chaos soak hostile fuzz audit clean
+.PHONY: help demo serve test lint types types-of-callers quality test-gpu gpu-wheels gpu-page bench releases chaos soak hostile fuzz audit clean
 
 help: ## Show this list
 	@echo "make TARGET, where TARGET is one of"
@@ -28,13 +28,19 @@ test: lint ## Lint and run the everyday tests (about 15 minutes on 2 cores)
 lint: $(INSTALLED_DEV) ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@# Two at a time: the types of the package, and those of what uses it, each with a cache of its own.
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync types types-of-callers
+
+types: $(INSTALLED_DEV)
 	$(BIN)/mypy
 	$(BIN)/mypy examples/demo.py
-	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/*.py
-	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/chaos/*.py
-	$(BIN)/mypy --config-file tests/mypy.ini tests
 	$(BIN)/mypy --config-file tests/oldest_python.ini --cache-dir .mypy_cache/oldest -p minimizer.inside
 	$(BIN)/lint-imports
+
+types-of-callers: $(INSTALLED_DEV)
+	$(BIN)/mypy --config-file tests/mypy.ini --cache-dir .mypy_cache/tests tests
+	$(BIN)/mypy --config-file benchmarks/mypy.ini --cache-dir .mypy_cache/benchmarks benchmarks/*.py
+	$(BIN)/mypy --config-file benchmarks/mypy.ini --cache-dir .mypy_cache/benchmarks benchmarks/chaos/*.py
 
 quality: $(INSTALLED_DEV) ## Real reductions of real failures (at most 25 minutes; WHOLE_CORPUS=1: all, hours)
 	@VENV=$(VENV) tests/prepare.sh

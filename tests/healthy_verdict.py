@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import cast
 
 from minimizer.engine.between.answer import Answer
 from minimizer.engine.child.protocol import Checked
+from minimizer.engine.clock import Clock
 from minimizer.engine.conclude import settle
 from minimizer.engine.journal import Journal
 from minimizer.engine.survey.cases import Settled
 from minimizer.excuses import EXCUSES
 from minimizer.report.confidence import confidence
 from minimizer.report.model import Report
+from minimizer.sink import Sink
 from minimizer.vocabulary import Status
+
+
+class Unseen:
+    """A sink that keeps nothing."""
+
+    def event(self, type_: str, **data: object) -> None: ...
+
+    def artifact(self, name: str, content: bytes) -> None: ...
+
+    def discard(self, name: str) -> None: ...
+
 
 COMPARED = {"frames": 1, "graphs": 1, "calls": 3, "planned": 3, "calls_made": 3}
 HEALTHY = Settled(Status.HEALTHY, None, "No difference.", Checked(**COMPARED))
@@ -28,8 +40,7 @@ def report_of_run(checked: Checked) -> Report:
 def report_of(found: Settled = HEALTHY, exact: Answer | None = None) -> Report:
     """The report of a verdict, with what the exact runs said; None: that nothing differs."""
     report = Report()
-    journal = SimpleNamespace(report=report, note=lambda _: None)
-    settle(found, exact if exact is not None else Answer(looks=1), cast(Journal, journal))
+    settle(found, exact if exact is not None else Answer(looks=1), Journal(cast(Sink, Unseen()), report, Clock(60)))
     return report
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,10 +26,11 @@ from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.patience import KEEP_SECONDS
 from minimizer.engine.program.model import Program, as_json
 from minimizer.engine.program.regions import Region
+from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Case
 from minimizer.errors import ChildFailed
 from minimizer.report.culprit import Layer
-from minimizer.report.model import HistoryStep
+from minimizer.report.model import HistoryStep, Reduction
 from minimizer.sink import Sink
 
 NAME = "checkpoint.json"
@@ -76,22 +78,22 @@ class Keeper:
             self._next_repro = time.monotonic() + KEEP_SECONDS
 
     def _write(self, program: Program) -> None:
-        report, outcome = self._journal.report, self._oracle.shown(program)
+        fault, outcome = self._journal.fault, self._oracle.shown(program)
         numel = sum(i.meta.numel for i in program.inputs if i.golden is not None and i.meta is not None)
-        if outcome is None or report.failure is None or numel > REPRO_NUMEL:
+        if outcome is None or fault.failure is None or numel > REPRO_NUMEL:
             return
         with suppress(SyntaxError, ChildFailed):
             repro = emit(
                 program,
-                report.failure,
-                report.culprits,
-                environment=report.environment,
-                rate=report.failure.reproducibility,
+                fault.failure,
+                fault.culprits,
+                environment=self._journal.report.environment,
+                rate=fault.failure.reproducibility,
                 details=details_of(program, outcome, self._case.tolerance),
             )
             repro = replace(repro, source=UNFINISHED + repro.source)
-            if report.reduction is not None:
-                report.reduction.lines_after = repro.lines
+            if fault.reduction is not None:
+                self._journal.fault = fault.counting(lines_after=repro.lines)
             keep_repro(repro, data_of(repro, self._case), self._journal)
 
 
@@ -110,6 +112,25 @@ def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
         journal.show(ARCHIVE, bundle(repro, data))
     journal.show(SCRIPT_FILE, repro.source.encode())
     journal.repro = repro.source
+
+
+def keep_draft(repro: Repro, data: bytes | None, journal: Journal) -> None:
+    """Publish a repro, so that it can be downloaded while it is being verified."""
+    journal.fault = known = journal.fault.counting(lines_after=repro.lines)
+    keep_repro(repro, data, journal)
+    assert known.reduction is not None
+    journal.event("repro", lines=repro.lines, nodes=known.reduction.nodes_after, verified=False)
+
+
+def recorder(journal: Journal, size: int, start: Reduction) -> Callable[[HistoryStep, object], None]:
+    """What records the accepted steps of the reduction of a script of ``size`` statements, which goes on from ``start``."""
+
+    def record(step: HistoryStep, _: object) -> None:
+        reached = start.model_copy(update={"trials": step.trial})
+        journal.fault = replace(journal.fault, reduction=reached)
+        journal.progress(nodes=step.nodes, nodes_before=size, trials=step.trial, message=said(step.by))
+
+    return record
 
 
 class _Stored(BaseModel):

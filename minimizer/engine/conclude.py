@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from minimizer.engine import fold
 from minimizer.engine.between.answer import Answer
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.oracle import exception_signature
@@ -9,38 +12,40 @@ from minimizer.engine.routes import checked_of
 from minimizer.engine.survey.cases import Settled
 from minimizer.report.culprit import Source
 from minimizer.report.excused import left_open, merged
-from minimizer.report.model import Failure, Report, Reproducibility, ScriptError
+from minimizer.report.model import Failure, Reproducibility, ScriptError
 from minimizer.vocabulary import Reason, Stage, Status, counted
 
 
-def end(report: Report, status: Status, reason: Reason, summary: str) -> None:
-    """Close a report early; a verdict that was reached before stays."""
-    if not report.status.is_final:
-        report.status, report.reason, report.summary = status, reason, f"{report.summary} {summary}".strip()
+def end(journal: Journal, status: Status, reason: Reason, summary: str) -> None:
+    """End a job early; a verdict that was reached before stays."""
+    fault = journal.fault
+    if not fault.status.is_final:
+        summary = f"{fault.summary} {summary}".strip()
+        journal.fault = replace(fault, status=status, reason=reason, summary=summary)
 
 
 def settle(found: Settled, exact: Answer, journal: Journal) -> None:
-    """Write a verdict into the report, with what was compared. ``exact``: what the exact runs said."""
-    report = journal.report
-    report.status, report.reason, report.summary = found.status, found.reason, found.summary
-    report.checked = checked_of(found.checked, exact)
-    report.checked.excused = merged(report.checked.excused, found.excused)
+    """Give a verdict, with what was compared. ``exact``: what the exact runs said."""
+    checked, summary = checked_of(found.checked, exact), found.summary
+    known = merged(checked.excused, found.excused)
+    fold.checked(journal.report, checked.model_copy(update={"excused": known}))
     if found.status is Status.HEALTHY:
-        report.summary = " ".join(filter(None, (left_open(report.checked.excused), found.summary, _of_state(exact))))
+        summary = " ".join(filter(None, (left_open(known), summary, _of_state(exact))))
     for note in found.notes:
         journal.note(note)
-    if found.status is not Status.PARTIAL:
-        report.failure = None  # announced, and taken back
+    # A failure that was announced may be taken back.
+    failure = journal.fault.failure if found.status is Status.PARTIAL else None
     error = found.exception
     if error is not None and found.kind is None and found.status is not Status.HEALTHY:
-        report.error = ScriptError(
+        raised = ScriptError(
             exception_type=error.root_type,
             message=error.root_message[:2000],
             traceback=journal.stack(found.stack),
             source=Source.of(error.source, error.library),
         )
+        fold.ended_in_eager(journal.report, raised)
     if found.kind is not None:
-        report.failure = Failure(
+        failure = Failure(
             kind=found.kind,
             exception_type=error.root_type if error else None,
             stage=found.cache.stage if found.cache else Stage.UNKNOWN,
@@ -52,6 +57,7 @@ def settle(found: Settled, exact: Answer, journal: Journal) -> None:
             layout_only=found.layout_only,
             reproducibility=Reproducibility(failed=found.failed, runs=found.runs),
         )
+    journal.fault = replace(journal.fault, failure=failure, status=found.status, reason=found.reason, summary=summary)
 
 
 def _of_state(exact: Answer) -> str:

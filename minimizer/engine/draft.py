@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from minimizer.engine.checkpoint import data_of, keep_repro
+from minimizer.engine.checkpoint import data_of, keep_draft
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Details, Repro, emit
 from minimizer.engine.from_outcomes import details_of, dispute
@@ -47,11 +47,7 @@ class Result:
 
     def keep(self, journal: Journal) -> None:
         """Publish the repro, so that it can be downloaded while it is being verified."""
-        reduction = journal.report.reduction
-        assert reduction is not None
-        reduction.lines_after = self.repro.lines
-        keep_repro(self.repro, self.data, journal)
-        journal.event("repro", lines=self.repro.lines, nodes=reduction.nodes_after, verified=False)
+        keep_draft(self.repro, self.data, journal)
 
 
 class Writer:
@@ -97,11 +93,9 @@ class Writer:
         return dispute(measured.outcome, judged)
 
     def _write(self, program: Program, details: Details, rate: Reproducibility) -> Repro:
-        report = self._journal.report
-        assert report.failure is not None
-        return emit(
-            program, report.failure, report.culprits, environment=report.environment, rate=rate, details=details
-        )
+        fault, environment = self._journal.fault, self._journal.report.environment
+        assert fault.failure is not None
+        return emit(program, fault.failure, fault.culprits, environment=environment, rate=rate, details=details)
 
 
 def always(rate: Reproducibility) -> bool:

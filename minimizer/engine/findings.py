@@ -1,16 +1,59 @@
-"""What the diagnosis and the table of layers need and find, as values: `fold` puts the findings into the report.
+"""What steps need and find, as values: `fold` puts them into the report.
 
-Each of them takes what it needs, and hands what it knows so far to ``keep``, as often as it knows more: a step that is stopped in its
-middle keeps what it had.
+A search replaces the `Fault` of the journal as often as it knows more, and takes back what proved wrong by the value from before. Steps
+behind the repro hand what they know to ``keep``. So a step that is stopped in its middle keeps what it had.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from minimizer.report.culprit import Culprit, GraphNode, Layer
-from minimizer.report.model import Blame, Flag, Rung, Workaround
-from minimizer.vocabulary import Stage
+from minimizer.report.examined import Observed, Version
+from minimizer.report.generated_code import GeneratedCode
+from minimizer.report.model import AlsoSeen, Blame, Failure, Flag, Reduction, Rung, Verification, Workaround
+from minimizer.vocabulary import Reason, Stage, Status
+
+
+@dataclass(frozen=True)
+class Fault:
+    """All that is known of one fault so far, up to the verdict on it."""
+
+    failure: Failure | None = None
+    culprits: tuple[Culprit, ...] = ()
+    ladder: tuple[Rung, ...] = ()
+    observed: tuple[Observed, ...] = ()
+    also_seen: tuple[AlsoSeen, ...] = ()
+    reduction: Reduction | None = None
+    verification: Verification | None = None
+    blame: Blame | None = None
+    flags: tuple[Flag, ...] = ()
+    workaround: Workaround | None = None
+    generated_code: GeneratedCode | None = None
+    graph: tuple[GraphNode, ...] = ()
+    versions: tuple[Version, ...] = ()
+    status: Status = Status.RUNNING
+    reason: Reason | None = None
+    summary: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is a verified repro of it."""
+        return self.verification is not None and self.verification.holds
+
+    def stating(self, **changes: object) -> Fault:
+        """The same fault, whose failure has these fields."""
+        assert self.failure is not None
+        return replace(self, failure=self.failure.model_copy(update=changes))
+
+    def blaming(self, first: Culprit) -> Fault:
+        """The same fault with another first culprit."""
+        return replace(self, culprits=(first, *self.culprits[1:]))
+
+    def counting(self, **changes: object) -> Fault:
+        """The same fault, whose reduction has these figures."""
+        assert self.reduction is not None
+        return replace(self, reduction=self.reduction.model_copy(update=changes))
 
 
 @dataclass(frozen=True)

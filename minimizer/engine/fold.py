@@ -1,61 +1,128 @@
-"""Puts what steps behind a verified repro find into the report: the diagnosis, the layers, the health run and the other torches.
+"""Puts what steps find into the report, which nothing else in the engine writes: a search its `Fault`, later steps what they add.
 
-Further culprits and witnesses still write into it themselves.
+Notes and times are the journal's own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from minimizer.engine.findings import Described, Diagnosed, Failing
-from minimizer.report.culprit import Culprit
-from minimizer.report.examined import Health, Version
-from minimizer.report.model import Blame, Report
+from minimizer.engine.findings import Diagnosed, Failing, Fault
+from minimizer.report.confidence import confidence
+from minimizer.report.culprit import Culprit, Layer
+from minimizer.report.examined import Attempt, Checked, Health, Version
+from minimizer.report.model import Blame, Report, ScriptError, Witness
 
 OWN = "this job's"
 OPERATOR = re.compile(r"/(aten\.\w+)")
 """An operator in the name of a part of the compiler."""
 
 
-def failing(report: Report) -> Failing:
-    """The failure of a report, for its diagnosis."""
-    failure = report.failure
+def of_fault(report: Report, known: Fault) -> None:
+    """Say of the fault what is known, and nothing that is not."""
+    report.failure, report.culprits, report.observed = known.failure, [*known.culprits], [*known.observed]
+    report.ladder, report.reduction, report.also_seen = [*known.ladder], known.reduction, [*known.also_seen]
+    report.verification, report.versions = known.verification, [*known.versions]
+    report.blame, report.flags, report.workaround = known.blame, [*known.flags], known.workaround
+    report.graph, report.generated_code = [*known.graph], known.generated_code
+    report.status, report.reason, report.summary = known.status, known.reason, known.summary
+
+
+def fault_of(report: Report) -> Fault:
+    """What a report says of its fault: of another job's, or of one that has just begun."""
+    return Fault(
+        failure=report.failure,
+        culprits=tuple(report.culprits),
+        ladder=tuple(report.ladder),
+        observed=tuple(report.observed),
+        also_seen=tuple(report.also_seen),
+        reduction=report.reduction,
+        verification=report.verification,
+        blame=report.blame,
+        flags=tuple(report.flags),
+        workaround=report.workaround,
+        generated_code=report.generated_code,
+        graph=tuple(report.graph),
+        versions=tuple(report.versions),
+        status=report.status,
+        reason=report.reason,
+        summary=report.summary,
+    )
+
+
+def failing(fault: Fault, environment: Mapping[str, str]) -> Failing:
+    """A failure, for its diagnosis."""
+    failure = fault.failure
     assert failure is not None
     return Failing(
         stage=failure.stage,
         said=f"{failure.message}\n{failure.traceback}",
-        culprit=report.culprits[0] if report.culprits else Culprit(),
-        ladder=tuple(report.ladder),
-        device=report.environment.get("device", "cpu"),
+        culprit=fault.culprits[0] if fault.culprits else Culprit(),
+        ladder=fault.ladder,
+        device=environment.get("device", "cpu"),
     )
 
 
-def diagnosed(report: Report, found: Diagnosed) -> None:
-    """Take a diagnosis, as far as it has come."""
-    report.blame, report.flags, report.workaround = found.blame, [*found.flags], found.workaround
-    if report.culprits and found.blame is not None and found.blame.items:
-        report.culprits[0] = blamed(report.culprits[0], found.blame)
+def diagnosed(fault: Fault, found: Diagnosed) -> Fault:
+    """The fault with a diagnosis, as far as that has come."""
+    known = replace(fault, blame=found.blame, flags=found.flags, workaround=found.workaround)
+    if fault.culprits and found.blame is not None and found.blame.items:
+        return known.blaming(blamed(fault.culprits[0], found.blame))
+    return known
 
 
 def blamed(culprit: Culprit, blame: Blame) -> Culprit:
     """A culprit with what the blame says of it; for one of a script the operator, where experiments know it and it does not."""
-    known = culprit.model_copy(deep=True)
-    if not known.what and (known.nodes or not known.ops):
-        known.what = blame.what
+    changes: dict[str, object] = {}
+    if not culprit.what and (culprit.nodes or not culprit.ops):
+        changes["what"] = blame.what
     operators = [found[1] for item in blame.items if (found := OPERATOR.search(item))]
-    if blame.confirmed and operators and not known.operators:
-        known.ops = list(dict.fromkeys(operators))
-        known.nodes = [name.partition(".")[2] for name in known.ops]
-    return known
+    if blame.confirmed and operators and not culprit.operators:
+        changes["ops"] = ops = list(dict.fromkeys(operators))
+        changes["nodes"] = [name.partition(".")[2] for name in ops]
+    return culprit.model_copy(update=changes)
 
 
-def described(report: Report, found: Described) -> None:
-    """Take the table of layers and the graph, as far as they are known; what localization has filled in stays else."""
-    if found.layers is not None:
-        report.layers = [*found.layers]
-    if found.graph is not None:
-        report.graph = [*found.graph]
+def described(report: Report, layers: Sequence[Layer]) -> None:
+    """Take the table of layers."""
+    report.layers = [*layers]
+
+
+def prepared(report: Report, environment: Mapping[str, str]) -> None:
+    """Take what is known of the machine and its torch."""
+    report.environment = dict(environment)
+
+
+def on_device(report: Report, device: str) -> None:
+    """Say where the script runs, unless that is known."""
+    report.environment.setdefault("device", device)
+
+
+def checked(report: Report, found: Checked) -> None:
+    """Take what was compared."""
+    report.checked = found
+
+
+def attempted(report: Report, tried: Sequence[Attempt]) -> None:
+    """Take the ways to a repro that were tried so far."""
+    report.attempts = [*tried]
+
+
+def ended_in_eager(report: Report, error: ScriptError) -> None:
+    """Take the exception of a script that fails without the compiler."""
+    report.error = error
+
+
+def rated(report: Report) -> None:
+    """Say how far the evidence for the verdict carries."""
+    report.confidence = confidence(report).level
+
+
+def heard(report: Report, witnesses: Sequence[Witness]) -> None:
+    """Take what PyTorch's own tools say."""
+    report.witnesses = [*witnesses]
 
 
 def examined(report: Report, found: Health) -> None:
@@ -63,7 +130,7 @@ def examined(report: Report, found: Health) -> None:
     report.health = found
 
 
-def compared(report: Report, found: Sequence[Version]) -> None:
-    """Take what the repro does in other torches; in the job's own, which comes first, it is known to fail."""
-    own = Version(name=OWN, torch=report.environment.get("torch", ""), outcome="fails")
-    report.versions = [own, *found] if found else []
+def compared(fault: Fault, found: Sequence[Version], torch: str) -> Fault:
+    """The fault with what its repro does in other torches; in the job's own ``torch``, which comes first, it is known to fail."""
+    own = Version(name=OWN, torch=torch, outcome="fails")
+    return replace(fault, versions=(own, *found) if found else ())

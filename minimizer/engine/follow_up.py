@@ -19,6 +19,7 @@ from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.diagnose import Patient, diagnose
 from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
+from minimizer.engine.findings import Described, Diagnosed
 from minimizer.engine.from_outcomes import verdict_sentence
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
@@ -46,7 +47,7 @@ from minimizer.engine.witness import minifier
 from minimizer.engine.witness.minifier import Testimony
 from minimizer.errors import BudgetExceeded, ChildFailed, Skipped
 from minimizer.options import Options
-from minimizer.report.model import Report, Reproducibility, Verification
+from minimizer.report.model import Report, Reproducibility, Verification, Workaround
 from minimizer.settings import Settings
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
@@ -96,11 +97,11 @@ class FollowUp:
         return result
 
     def _firmer(self, result: Result) -> Result | None:
-        """A result reduced less far that holds in clean processes; None, and the report as it was, if there is none."""
+        """A result reduced less far that holds in clean processes; None, and the fault as it was, if there is none."""
         if result.firmer is None:
             return None
-        report, known = self.report, self.report.model_copy(deep=True)
-        report.verification, holds = None, False
+        known, holds = self.journal.fault, False
+        self.journal.fault = replace(known, verification=None)
         try:
             with suppress(BudgetExceeded, ChildFailed):
                 firm = result.firmer(self._fails)
@@ -110,7 +111,7 @@ class FollowUp:
             return firm if holds else None
         finally:  # also where the owner stops it in its middle
             if not holds:
-                report.take(known)
+                self.journal.fault = known
                 result.keep(self.journal)
 
     def _fails(self, repro: Repro, data: bytes | None) -> bool:
@@ -160,25 +161,23 @@ class FollowUp:
             result.keep(self.journal)
             complaints.clear()
             verification = check(repro)
-        report, reduction = self.report, self.report.reduction
-        assert reduction is not None
-        report.verification = verification
-        self.journal.event("repro", lines=repro.lines, nodes=reduction.nodes_after, verified=verification.holds)
+        self.journal.fault = known = replace(self.journal.fault, verification=verification)
+        assert known.reduction is not None
+        self.journal.event("repro", lines=repro.lines, nodes=known.reduction.nodes_after, verified=verification.holds)
         return verification, complaints, result
 
     def _decide(self, result: Result) -> None:
-        report, verification = self.report, self.report.verification
-        assert report.reduction is not None and verification is not None
-        report.summary = verdict_sentence(report)
+        fault, verification = self.journal.fault, self.journal.fault.verification
+        assert verification is not None
+        said = [verdict_sentence(fault)]
+        status, reason = Status.MINIMIZED, Reason.DISPUTED if result.disputed else None
         if not verification.holds:
-            reason = Reason.BUDGET if verification.lacked_time else Reason.NOT_VERIFIED
-            report.status, report.reason = Status.PARTIAL, reason
-        else:
-            report.status, report.reason = Status.MINIMIZED, Reason.DISPUTED if result.disputed else None
-            if report.may_shrink:
-                report.summary += f" {MAY_SHRINK}"
+            status, reason = Status.PARTIAL, Reason.BUDGET if verification.lacked_time else Reason.NOT_VERIFIED
+        elif fault.reduction is not None and not fault.reduction.one_minimal:
+            said.append(MAY_SHRINK)
         if result.disputed:
-            report.summary += f" {result.disputed}"
+            said.append(result.disputed)
+        self.journal.fault = replace(fault, status=status, reason=reason, summary=" ".join(said))
         self.journal.decide()
 
     @contextmanager
@@ -229,85 +228,102 @@ class FollowUp:
     @property
     def _verified_at(self) -> float | None:
         """Seconds from the start of the job to a verified repro; None if there is none."""
-        verification = self.report.verification
-        return self.journal.decided_at if verification is not None and verification.holds else None
+        return self.journal.decided_at if self.journal.fault.holds else None
 
-    def diagnose(self, patient: Patient | None, find_workaround: Callable[[], None] | None) -> None:
+    def diagnose(self, patient: Patient | None, find_workaround: Callable[[], Workaround | None] | None) -> None:
         """Find the part of the compiler to blame, and a workaround; only for a verified repro."""
-        if self.report.verification is None or not self.report.verification.holds:
+        if not self.journal.fault.holds:
             return
         if patient is not None:
             with self.adding(Step.DIAGNOSE, least=RUNS_OF_DIAGNOSIS * self._run_seconds):
                 seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
                 diagnose(
                     patient,
-                    fold.failing(self.report),
+                    fold.failing(self.journal.fault, self.report.environment),
                     self.journal,
                     seconds=min(seconds, self.journal.clock.left),
-                    keep=partial(fold.diagnosed, self.report),
+                    keep=self._take_diagnosis,
                 )
         elif find_workaround is not None:
-            with self.adding(Step.DIAGNOSE):
-                find_workaround()
+            self.work_around(find_workaround)
+
+    def _take_diagnosis(self, found: Diagnosed) -> None:
+        self.journal.fault = fold.diagnosed(self.journal.fault, found)
+
+    def work_around(self, find: Callable[[], Workaround | None]) -> None:
+        """Find a workaround for a fault that no graph shows."""
+        with self.adding(Step.DIAGNOSE):
+            found = find()
+            self.journal.fault = replace(self.journal.fault, workaround=found)
+            if found is not None and found.verified:
+                self.journal.event("workaround", workaround=found.model_dump(mode="json"))
 
     def read_code(self, result: Result) -> None:
         """The code that Inductor generates for the culprit, where it is that code which is wrong."""
-        report, verification = self.report, self.report.verification
-        if verification is None or not verification.holds or report.failure is None:
+        fault = self.journal.fault
+        if not fault.holds or fault.failure is None or fault.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
             return
-        if report.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
-            return
-        operators = [op for culprit in report.roots for op in culprit.ops]
+        operators = [op for culprit in self.report.roots for op in culprit.ops]
         with self.adding(Step.CODE, least=CODE_SECONDS):
-            report.generated_code = generated_code(
+            code = generated_code(
                 result.repro,
                 result.data,
                 self.place,
                 self.journal,
                 operators,
-                blame=report.blame,
+                blame=fault.blame,
                 seconds=self.journal.clock.left,  # of the step's share
             )
+            self.journal.fault = replace(self.journal.fault, generated_code=code)
 
     def describe(self, result: Result) -> list[Region]:
         """Fill in the layer table and the graph around the culprit; returns further regions wrong in isolation."""
         suspects: list[Region] = []
         if result.found is not None:
             with self.adding(Step.LAYERS, least=self._run_seconds):
-                report = self.report
+                culprits = self.journal.fault.culprits
                 suspects = describe(
                     result.found.program,
                     result.found.oracle,
                     self.journal,
-                    culprit=report.culprits[0].nodes if report.culprits else [],
-                    known=report.layers,
-                    keep=partial(fold.described, report),
+                    culprit=culprits[0].nodes if culprits else [],
+                    known=self.report.layers,
+                    keep=self._take_description,
                 )
         return suspects
 
+    def _take_description(self, found: Described) -> None:
+        if found.layers is not None:
+            fold.described(self.report, found.layers)
+        if found.graph is not None:
+            self.journal.fault = replace(self.journal.fault, graph=found.graph)
+
     def examine(self) -> None:
         """Measure the health of the compiled code in one more run of the script, if it ends and there is time."""
-        failure, health = self.report.failure, self.report.health
+        failure = self.journal.fault.failure
         if failure is not None and failure.kind in (Kind.CRASH, Kind.HANG):
-            health.untimed = "the script does not come to its end"
+            self._leave_untimed("the script does not come to its end")
             return
         if not self.has_time(Step.HEALTH):
-            health.untimed = "there was no time for one more run of the script"
+            self._leave_untimed("there was no time for one more run of the script")
             return
-        health.untimed = "the run that times calls did not come to its end"
+        self._leave_untimed("the run that times calls did not come to its end")
         with self.adding(Step.HEALTH):
             examine(self.surveys, self.place, self.journal, keep=partial(fold.examined, self.report))
 
+    def _leave_untimed(self, why: str) -> None:
+        fold.examined(self.report, self.report.health.model_copy(update={"untimed": why}))
+
     def compare(self, result: Result) -> None:
         """Run a verified repro in every other torch that is configured."""
-        verification = self.report.verification
         toolchains = self.settings.interpreters
-        if not toolchains or verification is None or not verification.holds:
+        if not toolchains or not self.journal.fault.holds:
             return
         with self.adding(Step.COMPARE):
             jobs = self.settings.trial_jobs
             found = compare(result.repro, result.data, self.place, toolchains, self.journal, jobs=jobs)
-            fold.compared(self.report, found)
+            own = self.report.environment.get("torch", "")
+            self.journal.fault = fold.compared(self.journal.fault, found, own)
 
     def look_further(self, result: Result, suspects: Sequence[Region]) -> None:
         """Write repros of the secondary culprits; ``suspects`` are regions known to fail in isolation."""
@@ -325,7 +341,7 @@ class FollowUp:
 
     def hear_witnesses(self) -> list[Testimony]:
         """Rerun the script under PyTorch's own minifier; the report quotes what it found, and the verdict stays."""
-        failure = self.report.failure
+        failure = self.journal.fault.failure
         testimonies = minifier.hear(
             self.place,
             self.script.resolve(),
@@ -337,8 +353,8 @@ class FollowUp:
             nproc=self.options.nproc,
             message=failure.message if failure is not None else "",
         )
+        fold.heard(self.report, [testimony.witness(fails=failure is not None) for testimony in testimonies])
         for testimony in testimonies:
-            self.report.witnesses.append(testimony.witness(fails=failure is not None))
             self.journal.log(testimony.log)
             if testimony.dump is not None:
                 self.journal.sink.artifact(f"witness-{testimony.after}.txt", testimony.dump.launcher.encode())

@@ -9,11 +9,12 @@ from typing import Any
 from minimizer.engine.child.outcome import Difference, Ending, Outcome, Verdict
 from minimizer.engine.child.stacks import overwrites_memory
 from minimizer.engine.emit import Details
+from minimizer.engine.findings import Fault
 from minimizer.engine.oracle.oracle import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.survey.cases import message_of, signal_name
 from minimizer.report.culprit import Culprit, Error, Source
-from minimizer.report.model import Failure, Report
+from minimizer.report.model import Failure
 from minimizer.vocabulary import Stage, counted
 
 BOOKKEEPING = {
@@ -187,24 +188,24 @@ def _module(nodes: Sequence[Node]) -> tuple[str, str]:
     return path, next((node.module_class for node in nodes if node.module == path), "")
 
 
-def tell_mechanism(failure: Failure, verdict: Verdict | None) -> None:
-    """Fill in how a fault of precision came about; both are empty for other faults."""
-    failure.mechanism = (verdict.mechanism or None) if verdict is not None else None
-    failure.object = verdict.rule.partition(": ")[2] if verdict is not None and verdict.mechanism else ""
+def mechanism_of(verdict: Verdict | None) -> dict[str, Any]:
+    """How a fault of precision came about, as fields of a failure; both are empty for other faults."""
+    if verdict is None or not verdict.mechanism:
+        return {"mechanism": None, "object": ""}
+    return {"mechanism": verdict.mechanism, "object": verdict.rule.partition(": ")[2]}
 
 
 def failure_of(outcome: Outcome, signature: Signature) -> Failure:
     """The failure that a trial shows, where it differs from the one that the script ended with."""
     error = outcome.exception
-    failure = Failure(
+    return Failure(
         kind=signature.kind,
         exception_type=error.root_type if error else None,
         message=message_of(error, outcome.verdict),
         signature=signature.text,
         layout_only=outcome.is_layout_only,
+        **mechanism_of(outcome.verdict),
     )
-    tell_mechanism(failure, outcome.verdict)
-    return failure
 
 
 def _is_nonfinite(verdict: Verdict | None) -> bool:
@@ -238,12 +239,12 @@ def dispute(shown: Outcome, judged: Outcome) -> str | None:
     )
 
 
-def verdict_sentence(report: Report) -> str:
+def verdict_sentence(fault: Fault) -> str:
     """The verdict as a sentence; empty unless there are a failure, a reduction and a verification."""
-    failure, reduction, verification = report.failure, report.reduction, report.verification
+    failure, reduction, verification = fault.failure, fault.reduction, fault.verification
     if failure is None or reduction is None or verification is None:
         return ""
-    culprit = report.culprits[0] if report.culprits else Culprit()
+    culprit = fault.culprits[0] if fault.culprits else Culprit()
     where = f" in {culprit.module_name}" if culprit.module else ""
     operators = ", ".join(culprit.operators[:4]) or culprit.what or "an unknown operator"
     what = {

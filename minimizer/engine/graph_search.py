@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
+from minimizer.engine import fold
 from minimizer.engine.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.ladder import cheapest, climb, on_backend
 from minimizer.engine.diagnose.operator_contract import broken_operator
 from minimizer.engine.draft import ALWAYS, Result, Writer, always
-from minimizer.engine.from_outcomes import culprit_of, tell_mechanism
+from minimizer.engine.from_outcomes import culprit_of, mechanism_of
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle, also_seen, signature_of
@@ -32,7 +33,7 @@ from minimizer.engine.reduce.graph.public_names import publish
 from minimizer.engine.reduce.python.definitions import polish
 from minimizer.engine.reduce.words import said
 from minimizer.engine.reserve import to_finish, to_verify
-from minimizer.engine.secondary import Found, other_roots
+from minimizer.engine.secondary import Found, culprits
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
 from minimizer.engine.window_search import Unreduced, Vanishes, WindowSearch, accepted
@@ -72,7 +73,6 @@ class Search:
         self._case, self._journal, self._jobs = case, journal, jobs
         self._lines = sum(bool(line.strip()) for line in source.splitlines())
         self._trains = BACKWARD.search(source) is not None
-        self._report = journal.report
         self._oracle = Oracle(executor, case.survey, accepted(case.signature), case.tolerance)
         self._windows = WindowSearch(case, self._oracle, journal, target, vanishes)
         self._writer = Writer(case, self._oracle, journal)
@@ -117,7 +117,7 @@ class Search:
                 raise Unreduced(self._nondeterministic())
         finally:
             over.set()  # a search that ends early needs no rate, and the next suspect all of the machine
-            self._report.also_seen = also_seen(oracle.also_seen)
+            self._journal.fault = replace(self._journal.fault, also_seen=tuple(also_seen(oracle.also_seen)))
         self._count(seen, measured.rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
             is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
@@ -170,7 +170,7 @@ class Search:
         # A checkpoint holds its last program only; of those before it, only the window is known.
         earlier = [start.located.window] if start.history else []
         alone, way = Alone(self._oracle, self._writer.draft, fails), [*earlier, start.best, *self._accepted]
-        before, failure = self._report.reduction, self._report.failure
+        before, failure = self._journal.fault.reduction, self._journal.fault.failure
         assert before is not None and failure is not None
         with self._journal.clock.reserving(self._to_finish), self._journal.step(Step.REDUCE):
             reached = last_that_fails(way, alone.check)
@@ -197,8 +197,7 @@ class Search:
                 self._oracle.accepts = tuple(replace(a, nonfinite=True) for a in self._oracle.accepts)
 
     def _count(self, script: Reproducibility, repro: Reproducibility) -> None:
-        assert self._report.failure is not None
-        self._report.failure.reproducibility = script
+        self._journal.fault = self._journal.fault.stating(reproducibility=script)
         if not (always(script) and always(repro)):
             self._journal.note(
                 f"The failure is flaky: it showed in {script.failed} of {script.runs} runs of the script, and in "
@@ -208,14 +207,14 @@ class Search:
     def _resume(self) -> Checkpoint | None:
         start = restore(self._case, self._oracle, self._journal.sink)
         if start is not None:
-            self._report.layers = list(start.located.layers)
+            fold.described(self._journal.report, start.located.layers)
             self._journal.note(
                 f"An earlier attempt was cut short; this one goes on from {counted(start.best.size, 'node')}."
             )
         return start
 
     def _reduce(self, start: Checkpoint, check: Check | None = None) -> Reduced[Program]:
-        program, oracle, report = start.program, self._oracle, self._report
+        program, oracle, journal = start.program, self._oracle, self._journal
         backend = self._cheapest(start.best) if check is None else None
         check = check or (partial(self._check_on, backend) if backend is not None else oracle.check)
         self._accepted = []
@@ -223,8 +222,8 @@ class Search:
 
         def record(step: HistoryStep, best: Program) -> None:
             trials = earlier + step.trial
-            report.reduction = self._reduction(program, step.nodes, trials)
-            self._journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=said(step.by))
+            journal.fault = replace(journal.fault, reduction=self._reduction(program, step.nodes, trials))
+            journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=said(step.by))
             keeper.step(step, best)
             self._accepted.append(best)
             self._shown = oracle.shown(best) or self._shown
@@ -240,10 +239,14 @@ class Search:
         if reduced.one_minimal:
             with suppress(BudgetExceeded):
                 reduced = replace(reduced, best=self._polished(publish(reduced.best, check), check))
-        reduction = self._reduction(program, reduced.best.size, oracle.trials)
-        reduction.cache_hits, reduction.one_minimal = reduced.cache_hits, reduced.one_minimal
-        reduction.history, reduction.seconds = keeper.history, round(start.seconds + reduced.seconds, 2)
-        report.reduction = reduction
+        journal.fault = replace(
+            journal.fault, reduction=self._reduction(program, reduced.best.size, oracle.trials)
+        ).counting(
+            cache_hits=reduced.cache_hits,
+            one_minimal=reduced.one_minimal,
+            history=keeper.history,
+            seconds=round(start.seconds + reduced.seconds, 2),
+        )
         return reduced if backend is None else self._confirmed(start, reduced, keeper.history)
 
     def _cheapest(self, program: Program) -> str | None:
@@ -285,9 +288,9 @@ class Search:
 
     def _reduce_again(self, start: Checkpoint, best: Program) -> Reduced[Program]:
         """Reduce with a sequential oracle, from the smallest that fails often enough: best, window or whole graph."""
-        oracle, reduction = self._oracle, self._report.reduction
+        oracle, reduction = self._oracle, self._journal.fault.reduction
         assert reduction is not None
-        reduction.one_minimal = False
+        self._journal.fault = self._journal.fault.counting(one_minimal=False)
         window, whole = start.located.window, start.program
         with self._journal.step(Step.REDUCE):
             oracle.estimate((window, whole))
@@ -296,7 +299,7 @@ class Search:
             return self._reduce(again)
 
     def _reduction(self, program: Program, nodes: int, trials: int) -> Reduction:
-        earlier = self._report.reduction
+        earlier = self._journal.fault.reduction
         return Reduction(
             level="aot" if program.level == "aot" else "dynamo",
             nodes_before=program.size,
@@ -315,34 +318,34 @@ class Search:
         except BudgetExceeded as error:
             if not error.is_time:
                 raise
-        assert self._report.failure is not None
-        if self._report.failure.stage is Stage.UNKNOWN:  # that of a flaky failure is known from a first search
+        fault = self._journal.fault
+        assert fault.failure is not None
+        if fault.failure.stage is Stage.UNKNOWN:  # that of a flaky failure is known from a first search
             self._journal.note(UNBLAMED)
         if self._shown is None:
             with clock.undisturbed(WRITE_SECONDS):
                 (self._shown,) = self._oracle.judge([program])
         culprit = culprit_of(program, (), self._shown, located.window)
-        self._report.culprits = [culprit, *other_roots(located, culprit)]
+        self._journal.fault = replace(fault, culprits=culprits(located, culprit))
         return Measured(self._shown, ALWAYS)
 
     def _blamed(self, program: Program, located: Localized) -> Measured:
-        report, oracle = self._report, self._oracle
-        assert report.failure is not None and report.reduction is not None
-        with self._journal.step(Step.BLAME):
-            report.failure.stage, report.ladder, measured = climb(program, oracle)
-            tell_mechanism(report.failure, measured.outcome.verdict)
+        journal, oracle = self._journal, self._oracle
+        with journal.step(Step.BLAME):
+            stage, ladder, measured = climb(program, oracle)
+            known = replace(journal.fault, ladder=tuple(ladder))
+            journal.fault = known = known.stating(stage=stage, **mechanism_of(measured.outcome.verdict))
             operators = oracle.operators(program)
-            if report.reduction.level == "dynamo":
-                report.reduction.aot_nodes_after = len(operators)
+            if known.reduction is not None and known.reduction.level == "dynamo":
+                known = known.counting(aot_nodes_after=len(operators))
             culprit = culprit_of(program, operators, measured.outcome, located.window)
             if (broken := broken_operator(program, located.window, oracle)) is not None:
-                report.failure.stage = Stage.CUSTOM_OP
-                culprit = broken.culprit(culprit, self._script)
-            report.culprits = [culprit, *other_roots(located, culprit)]
-            self._journal.event("culprit", culprit=culprit.model_dump(mode="json"))
+                known, culprit = known.stating(stage=Stage.CUSTOM_OP), broken.culprit(culprit, self._script)
+            journal.fault = known = replace(known, culprits=culprits(located, culprit))
+            journal.event("culprit", culprit=known.culprits[0].model_dump(mode="json"))
         return measured
 
     def _nondeterministic(self) -> Settled:
-        self._report.failure, self._report.culprits = None, []
+        self._journal.fault = replace(self._journal.fault, failure=None, culprits=())
         sentence = "Eager differs from eager: the part of the graph that fails does not always give the same without the compiler."
         return Settled(Status.FAILED, Reason.NONDETERMINISTIC, sentence, self._case.checked)

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from minimizer.engine import fold
 from minimizer.engine.between.answer import Answer
 from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.environment import Place
@@ -184,7 +185,7 @@ def _start(executor: Executor, job: Job) -> dict[str, str]:
         raise WorkerTrouble(str(error)) from None
     if job.options.device == "cuda" and not ready.gpu:
         raise MissingTool("--device cuda: this torch is built without CUDA, or the sandbox has no /dev/nvidiactl.")
-    job.report.environment = dict(ready.environment)
+    fold.prepared(job.report, ready.environment)
     return ready.environment
 
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
+from minimizer.engine import fold
 from minimizer.engine.clock import Clock
+from minimizer.engine.findings import Fault
 from minimizer.engine.patience import TICK_SECONDS
 from minimizer.errors import Cancelled, Skipped
 from minimizer.report.model import Report
@@ -25,6 +27,7 @@ class Journal:
 
     def __init__(self, sink: Sink, report: Report, clock: Clock) -> None:
         self.sink, self.report, self.clock = sink, report, clock
+        self._fault = fold.fault_of(report)
         self._telling = RLock()
         self._shown: set[str] = set()
         self._lines: list[str] = []
@@ -44,6 +47,16 @@ class Journal:
         self._skippable: Step | None = None
         self._progress: dict[str, Any] = {}
         self._told_at = 0.0
+
+    @property
+    def fault(self) -> Fault:
+        """What is known of the job's fault; another value replaces it, in the report as well."""
+        return self._fault
+
+    @fault.setter
+    def fault(self, fault: Fault) -> None:
+        self._fault = fault
+        fold.of_fault(self.report, fault)
 
     @property
     def step_seconds(self) -> float:

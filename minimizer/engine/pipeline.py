@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine import early_end
+from minimizer.engine import early_end, fold
 from minimizer.engine.between.answer import Answer, unanswered
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.scratch_disk import Scratch
@@ -36,7 +36,6 @@ from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool
 from minimizer.inside.questions import GivenInput, TrialRequest
 from minimizer.options import Options
 from minimizer.report import as_markdown
-from minimizer.report.confidence import confidence
 from minimizer.report.excused import excused
 from minimizer.report.issue import issue_of
 from minimizer.report.model import Report
@@ -91,30 +90,30 @@ def minimize(
             )
     except (Cancelled, KeyboardInterrupt):
         why = early_end.summary(report, journal, "cancelled", is_time=False)
-        end(report, Status.CANCELLED, Reason.INTERRUPTED, why)
+        end(journal, Status.CANCELLED, Reason.INTERRUPTED, why)
     except BudgetExceeded as error:
         why = early_end.summary(report, journal, str(error), is_time=error.is_time)
-        end(report, Status.PARTIAL, Reason.BUDGET, why)
+        end(journal, Status.PARTIAL, Reason.BUDGET, why)
     except MissingTool as error:
-        end(report, Status.FAILED, Reason.NOT_RUNNABLE, str(error))
+        end(journal, Status.FAILED, Reason.NOT_RUNNABLE, str(error))
     except ChildFailed as error:
         if report.failure is not None:
-            end(report, Status.PARTIAL, Reason.NOT_VERIFIED, f"The failure could not be reduced: {error}")
+            end(journal, Status.PARTIAL, Reason.NOT_VERIFIED, f"The failure could not be reduced: {error}")
         else:
-            end(report, Status.FAILED, Reason.NOT_RUNNABLE, f"The script could not be run to an answer: {error}")
+            end(journal, Status.FAILED, Reason.NOT_RUNNABLE, f"The script could not be run to an answer: {error}")
     except Exception as error:
         journal.log(traceback.format_exc())
         if is_of_the_machine(error):
-            end(report, Status.FAILED, Reason.WORKER_TROUBLE, f"This machine could not do the job: {error}.")
+            end(journal, Status.FAILED, Reason.WORKER_TROUBLE, f"This machine could not do the job: {error}.")
         else:
             what = f"A fault of our own: {type(error).__name__}; run.log has more."
-            end(report, Status.FAILED, Reason.INTERNAL_ERROR, what)
+            end(journal, Status.FAILED, Reason.INTERNAL_ERROR, what)
     if report.reason not in AGAIN:  # those go on from there
         if not report.may_shrink:
             sink.discard(CHECKPOINT)
         if report.reason is not Reason.INTERNAL_ERROR:
             journal.hide()
-    report.confidence = confidence(report).level
+    fold.rated(report)
     sink.artifact("report.md", as_markdown.render(report, script_name=script.name, repro=journal.repro).encode())
     issue = issue_of(report, journal.repro)
     if issue is None:
@@ -173,25 +172,24 @@ def reduce_between(parts: Parts, exact: Answer) -> Made | Settled | None:
 
     None, and nothing in the report, where that is so and a check of the script's own shows the fault as well.
     """
-    between, report, difference = parts.between, parts.job.report, exact.found
+    between, journal, difference = parts.between, parts.job.journal, exact.found
     assert difference is not None
-    before = report.model_copy(deep=True)
-    look_for_workaround = partial(between.look_for_workaround, difference)
+    before, find_workaround = journal.fault, partial(between.workaround, difference)
     try:
         repro = between.repro(difference)
     except ChildFailed as error:
-        parts.job.journal.log(f"between graphs: {error}")
+        journal.log(f"between graphs: {error}")
         repro = None
     if repro is not None:
-        return Made(Result(repro), None, look_for_workaround)
+        return Made(Result(repro), None, find_workaround)
     if exact.failed_check:
-        report.take(before)
+        journal.fault = before
         return None
-    with parts.follow_up.adding(Step.DIAGNOSE):
-        look_for_workaround()
-    assert report.failure is not None
+    parts.follow_up.work_around(find_workaround)
+    failure = journal.fault.failure
+    assert failure is not None
     how = "No repro was made: what differs cannot be asserted at the end of a smaller script."
-    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"{report.failure.message} {how}")
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"{failure.message} {how}")
 
 
 def reduce_graphs(parts: Parts, exact: Answer, routes: Routes) -> Made | Settled:
@@ -235,7 +233,7 @@ def against_plain_runs(parts: Parts, found: Settled, routes: Routes) -> Made | S
         end = parts.plain.against(found)
         return routes.as_it_runs_plainly(end, parts.plain) if end is not found else end
     finally:
-        parts.job.report.attempts = [*routes.tried, *parts.plain.attempts]
+        fold.attempted(parts.job.report, [*routes.tried, *parts.plain.attempts])
 
 
 def follow(made: Made, parts: Parts, routes: Routes) -> None:
@@ -299,7 +297,7 @@ def hear_witnesses(parts: Parts, disk: Scratch) -> None:
         if testimony.dump is not None and testimony.sees:
             folder = disk.path / f"witness-{testimony.after}"
             if take_up(testimony, job.journal, folder=folder, minimize=partial(_minimize_dump, job)):
-                report.witnesses = [heard.witness(fails=True) for heard in testimonies]
+                fold.heard(report, [heard.witness(fails=True) for heard in testimonies])
                 return
 
 

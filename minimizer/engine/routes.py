@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from minimizer.engine import cached_calls, call_sequence
+from minimizer.engine import cached_calls, call_sequence, fold
 from minimizer.engine.between.answer import Answer
 from minimizer.engine.child import protocol
 from minimizer.engine.child.executor import Executor
@@ -23,7 +23,7 @@ from minimizer.engine.diagnose import Patient
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.diagnose.trials import ProgramTrials
 from minimizer.engine.draft import Result
-from minimizer.engine.from_outcomes import source_of, tell_mechanism
+from minimizer.engine.from_outcomes import mechanism_of, source_of
 from minimizer.engine.graph_search import Repeat, Search
 from minimizer.engine.journal import Journal
 from minimizer.engine.patience import BLAME_SHARE
@@ -42,7 +42,7 @@ from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
 from minimizer.report.examined import Attempt, Between, Checked
 from minimizer.report.excused import excused, merged
-from minimizer.report.model import OF_THE_FAULT, Failure, Report, Reproducibility, Workaround
+from minimizer.report.model import Failure, Report, Reproducibility, Workaround
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 T = TypeVar("T")
@@ -57,12 +57,12 @@ MOST_GRAPHS = 3
 class Made:
     """A repro that is not verified yet, and the patient to diagnose.
 
-    ``find_workaround``: fills in the report's workaround where there is no patient to try changes on.
+    ``find_workaround``: finds a workaround where there is no patient to try changes on.
     """
 
     result: Result
     patient: Patient | None
-    find_workaround: Callable[[], None] | None = None
+    find_workaround: Callable[[], Workaround | None] | None = None
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Routes:
             "the script at the Python level": Rerun(self.executor, self.script),
             "the script, by plain runs": PlainRerun(self.executor, self.script, plain),
         }
-        self.report.checked = checked_of(end.checked, self.exact)
+        fold.checked(self.report, checked_of(end.checked, self.exact))
         for name, judge in judges.items():
             if not any(name == attempt.what for attempt in self.tried):
                 try:
@@ -221,8 +221,8 @@ class Routes:
             script = self._of_part(case, text, part)
             script = replace(script, cured=cached_calls.without_caches, what="", stage=cache.stage)
             made = self._by_calls(case, script, judge)
-            if made is not None and self.report.failure is not None:
-                self.report.failure.mechanism, self.report.failure.object = "stale_cache", cache.name
+            if made is not None:
+                self.journal.fault = self.journal.fault.stating(mechanism="stale_cache", object=cache.name)
                 return made
         return None
 
@@ -271,9 +271,10 @@ class Routes:
                 return None
             is_inductor = surveys.fails_again(case, caches="inductor")
             name, stage = (INDUCTOR_CACHE, Stage.INDUCTOR) if is_inductor else (AOT_CACHE, Stage.AOT_AUTOGRAD)
-            self.report.workaround = Workaround(
+            workaround = Workaround(
                 code=cached_calls.OFF, verified=True, where="behind the imports", what=COMPILES_ANEW
             )
+            self.journal.fault = replace(self.journal.fault, workaround=workaround)
             end = Settled(Status.PARTIAL, None, "", case.checked, kind=case.signature.kind, exception=case.exception)
             self._stale = of_caches(end, Cache(name, stage, case.message), is_warm=case.is_warm)
         return self._stale
@@ -285,7 +286,7 @@ class Routes:
 
     def _in_public(self, result: Result) -> Result:
         """Replace the repro by the reduced script if that fails in the same way in no more lines; the blame stays."""
-        report, known = self.report, self.report.model_copy(deep=True)
+        known = self.journal.fault
         assert known.failure is not None
         same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=known.failure.kind)
         repro = None
@@ -295,14 +296,15 @@ class Routes:
             with clock.reserving(held_back, BLAME_SHARE), suppress(BudgetExceeded, ChildFailed):
                 repro = self._python_level().repro(same) if self.options.nproc == 1 else None
         finally:
-            reduction = report.reduction
-            report.take(known, (*OF_THE_FAULT, "also_seen"))
+            reduction = self.journal.fault.reduction
+            self.journal.fault = known
         is_better = repro is not None and repro.kind is known.failure.kind and repro.lines <= result.repro.lines
         if repro is None or reduction is None or known.reduction is None or not is_better:
             result.keep(self.journal)
             return result
         nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
-        report.reduction = reduction.model_copy(update=nodes)  # the graph's: observing may break a transform
+        # The graph's: observing may break a transform.
+        self.journal.fault = replace(known, reduction=reduction.model_copy(update=nodes))
         return replace(result, repro=repro, data=None, rewrite=None, firmer=None)
 
     # parts of them -------------------------------------------------------------------------------------------------------
@@ -353,8 +355,9 @@ class Routes:
         )
 
     def _original(self, case: Case) -> SurveyedScript:
-        assert self.report.failure is not None
-        return SurveyedScript(self.triage.surveys, case, passes_needed(self.report.failure.reproducibility))
+        failure = self.journal.fault.failure
+        assert failure is not None
+        return SurveyedScript(self.triage.surveys, case, passes_needed(failure.reproducibility))
 
     def _tried(self, what: str, route: Callable[[], T]) -> T:
         """Try a route, and note how it ended."""
@@ -367,15 +370,15 @@ class Routes:
             return end
         finally:
             self.tried.append(Attempt(what=what, outcome=outcome, seconds=round(time.monotonic() - begun, 2)))
-            self.report.attempts = [*self.tried]
+            fold.attempted(self.report, self.tried)
 
     def _announce(self, case: Case) -> None:
-        report, signature = self.report, case.signature
+        signature = case.signature
         devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
-        report.environment["device"] = "cuda" if "cuda" in devices else "cpu"
-        report.checked = checked_of(case.checked, self.exact)
+        fold.prepared(self.report, {**self.report.environment, "device": "cuda" if "cuda" in devices else "cpu"})
+        fold.checked(self.report, checked_of(case.checked, self.exact))
         self.journal.subject = f"graph {case.graph}" if case.graph is not None else ""
-        report.failure = Failure(
+        failure = Failure(
             kind=signature.kind,
             exception_type=case.exception.root_type if case.exception else None,
             message=case.message,
@@ -383,20 +386,24 @@ class Routes:
             signature=signature.text,
             layout_only=case.layout_only,
             reproducibility=Reproducibility(failed=1, runs=case.runs),
+            **mechanism_of(case.verdict),
         )
-        tell_mechanism(report.failure, case.verdict)
-        self.journal.event("failure", failure=report.failure.model_dump(mode="json"))
+        self.journal.fault = replace(self.journal.fault, failure=failure)
+        self.journal.event("failure", failure=failure.model_dump(mode="json"))
 
 
 def checked_of(checked: protocol.Checked, exact: Answer) -> Checked:
     """The coverage of the survey, with the state that neither it nor the ``exact`` runs could compare."""
     known = Checked(**checked.model_dump(exclude={"state"}))
     is_open = bool(exact.aside or exact.ended)
-    known.not_compared += [*(checked.state if is_open else ()), *exact.not_compared]
-    state = [excused("state_not_compared", one) for one in checked.state if is_open]
-    known.excused = merged(known.excused, state, exact.excused)
-    known.between = Between(compared=not is_open, looks=exact.looks, why_not=exact.aside or exact.ended)
-    return known
+    left = checked.state if is_open else ()
+    return known.model_copy(
+        update={
+            "not_compared": [*known.not_compared, *left, *exact.not_compared],
+            "excused": merged(known.excused, [excused("state_not_compared", one) for one in left], exact.excused),
+            "between": Between(compared=not is_open, looks=exact.looks, why_not=exact.aside or exact.ended),
+        }
+    )
 
 
 def unanswered(error: ChildFailed, case: Case) -> Settled:

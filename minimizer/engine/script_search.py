@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from minimizer.engine import fold
 from minimizer.engine.call_sequence import compiled_anew
-from minimizer.engine.checkpoint import keep_repro
+from minimizer.engine.checkpoint import keep_draft, recorder
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.child.stacks import readable
@@ -34,7 +35,6 @@ from minimizer.engine.reduce.python import Rerun, reduce_script, reduction_of
 from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.entries import is_method
 from minimizer.engine.reduce.python.seeds import seeded
-from minimizer.engine.reduce.words import said
 from minimizer.engine.reserve import to_finish, to_verify
 from minimizer.engine.script_culprit import Observed, culprit_of, operators_in, together
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
@@ -89,7 +89,6 @@ class PythonLevel:
     ) -> None:
         self._script, self._args, self._journal, self._jobs = script, args, journal, jobs
         self._made = made
-        self._report = journal.report
         self._rerun = rerun or Rerun(executor, script)
         self._bundle = Bundle("", {})
         self._raised_at: Source | None = None
@@ -108,7 +107,7 @@ class PythonLevel:
         only if that check fails on eager's kernels too (``aot_eager``) and does not measure time: then it is not a
         matter of tolerance.
         """
-        announced = self._report.failure.kind if self._report.failure is not None else None
+        announced = self._journal.fault.failure.kind if self._journal.fault.failure is not None else None
         self._rerun.hangs = Kind.HANG in (otherwise.kind, announced)
         with self._journal.step(Step.LOCALIZE):
             try:
@@ -130,7 +129,8 @@ class PythonLevel:
         self._announce(target, outcome, rate)
         reduced = self._reduce(script, target)
         if otherwise.reason in (Reason.DISPUTED, Reason.UNEXPLAINED) and names_clock(reduced.text):
-            self._report.reduction, self._report.also_seen = None, []  # there is no failure for them to describe
+            # There is no failure for them to describe.
+            self._journal.fault = replace(self._journal.fault, reduction=None, also_seen=())
             return None
         self.patient = self._patient(reduced.text, target, rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS):
@@ -177,7 +177,7 @@ class PythonLevel:
     def _announce(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> None:
         error, name = outcome.exception, self._script.name
         stack = error.stack if error else readable(outcome.stacks, str(self._script.parent))
-        self._report.failure = Failure(
+        failure = Failure(
             kind=target.kind,
             exception_type=error.root_type if error else None,
             message=self._bundle.in_users_lines(message_of(error, None), name) if error else _end(target),
@@ -191,27 +191,24 @@ class PythonLevel:
         elif error.source is not None:
             self._raised_at = Source.of(self._bundle.line(*error.source, name), error.library)
             self._line = self._own_line(error)
-        self._report.environment.setdefault("device", "cpu")
-        self._journal.event("failure", failure=self._report.failure.model_dump(mode="json"))
+        self._journal.fault = replace(self._journal.fault, failure=failure)
+        fold.on_device(self._journal.report, "cpu")
+        self._journal.event("failure", failure=failure.model_dump(mode="json"))
 
     def _reduce(self, script: Script, target: Signature) -> Script:
-        report, rerun = self._report, self._rerun
+        journal, rerun = self._journal, self._rerun
         rerun.target = target
         rerun.backend = self._cheapest(script, target)
         self._seen = rerun.observed(script.text)
         operators, before = self._seen.calls, len(script.text.splitlines())
         if self._seen.draws:
             script = seeded(script, self._check)
-
-        def record(step: HistoryStep, best: Script) -> None:
-            report.reduction = Reduction(level="python", nodes_before=operators, lines_before=before, trials=step.trial)
-            self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=said(step.by))
-
-        clock = self._journal.clock
-        with self._journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, target.kind)):
+        record = recorder(journal, script.size, Reduction(level="python", nodes_before=operators, lines_before=before))
+        clock = journal.clock
+        with journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, target.kind)):
             reduced = self._reduced(script, record)
-        report.reduction = reduction_of(reduced, lines_before=before, nodes_before=operators)
-        report.also_seen = also_seen(rerun.also_seen)
+        reduction = reduction_of(reduced, lines_before=before, nodes_before=operators)
+        journal.fault = replace(journal.fault, reduction=reduction, also_seen=tuple(also_seen(rerun.also_seen)))
         return reduced.best
 
     def _cheapest(self, script: Script, target: Signature) -> str | None:
@@ -251,39 +248,41 @@ class PythonLevel:
         return replace(again, trials=on_cheap.trials + again.trials, seconds=on_cheap.seconds + again.seconds)
 
     def _blame(self, script: Script, target: Signature) -> None:
-        report, text = self._report, script.text
-        assert report.failure is not None and report.reduction is not None
+        journal, text = self._journal, script.text
         # What the time may not suffice for is known in part then.
-        report.culprits = [Culprit(what=together(script.tree, []), source=self._raised_at)]
-        report.ladder, breaks, raised = [], False, None
-        ladder = rungs(backend_of(text))
+        in_part = Culprit(what=together(script.tree, []), source=self._raised_at)
+        journal.fault = replace(journal.fault, culprits=(in_part,), ladder=())
+        breaks, raised, ladder = False, None, rungs(backend_of(text))
         fails: list[bool | None] = []
         for name, _ in ladder:
             signature, outcome = self._rerun.failure(text, backend=None if name == ladder[-1][0] else name)
             breaks = breaks or bool(outcome.graph_breaks)
             word = PASSES if outcome.ending is Ending.SAME else signature.kind if signature else outcome.ending
-            report.ladder.append(rung(name, word, outcome, {target.kind}))
+            reached = rung(name, word, outcome, {target.kind})
+            journal.fault = replace(journal.fault, ladder=(*journal.fault.ladder, reached))
             fails.append(True if signature is not None else False if outcome.ending is Ending.SAME else None)
             if signature is not None:
                 raised = self._own_line(outcome.exception)
                 break
         known = self._made.stage if self._made is not None else None
-        report.failure.stage = known or stage_of(ladder, fails)
+        journal.fault = journal.fault.stating(stage=known or stage_of(ladder, fails))
         seen = self._rerun.observed(text)
-        report.reduction.count_after(seen.calls)
+        failure, reduction = journal.fault.failure, journal.fault.reduction
+        assert failure is not None and reduction is not None
         if self._made is None:
             unusual = [*seen.unusual, *(["a graph break"] if breaks else [])]
             runs = Observed(self._seen or seen, seen, self._line, raised, self._users_line)
-            culprit = culprit_of(script.tree, runs, report.failure.message, unusual)
+            culprit = culprit_of(script.tree, runs, failure.message, unusual)
             last = self._raised_at or self._source(text.strip().splitlines()[-1])
-            module = culprit.module or next((layer.path for layer in report.layers if layer.verdict == "bad"), "")
+            layers = journal.report.layers
+            module = culprit.module or next((layer.path for layer in layers if layer.verdict == "bad"), "")
             culprit = culprit.model_copy(update={"source": culprit.source or last, "module": module})
         else:
             culprit = Culprit(
                 ops=operators_in(seen.ops), what=self._made.what, source=self._made.source, module=self._made.module
             )
-        report.culprits = [culprit]
-        self._journal.event("culprit", culprit=report.culprits[0].model_dump(mode="json"))
+        journal.fault = replace(journal.fault, culprits=(culprit,), reduction=reduction.counted(seen.calls))
+        journal.event("culprit", culprit=culprit.model_dump(mode="json"))
 
     def _own_line(self, error: ExceptionInfo | None) -> int | None:
         """The line of the script that an error comes from, by its number in what was run."""
@@ -299,27 +298,24 @@ class PythonLevel:
         return Source.of(equal[0]) if len(equal) == 1 else None
 
     def _emit(self, text: str, target: Signature) -> Repro:
-        report, journal = self._report, self._journal
-        assert report.failure is not None and report.reduction is not None
+        fault, environment = self._journal.fault, self._journal.report.environment
+        assert fault.failure is not None
         crash = target.signal if target.kind is Kind.CRASH else None
         stuck_in = target.where.rpartition(":")[2]
-        ways = emit_script(
-            text, report.failure, report.culprits, environment=report.environment, crash=crash, stuck_in=stuck_in
-        )
+        ways = emit_script(text, fault.failure, fault.culprits, environment=environment, crash=crash, stuck_in=stuck_in)
         *readable, safe = ways
         repro = safe
         with self._until_verification(target.kind):
             repro = next(filter(self._keeps_its_promise, readable), safe)
-        report.reduction.lines_after = repro.lines
-        keep_repro(repro, None, journal)
-        journal.event("repro", lines=repro.lines, nodes=report.reduction.nodes_after, verified=False)
+        keep_draft(repro, None, self._journal)
         return repro
 
     def _keeps_its_promise(self, repro: Repro) -> bool:
         """Whether a form of the repro fails as it should in a warm child: a check before clean processes decide."""
         _, outcome = self._rerun.failure(repro.source)
-        assert self._report.failure is not None
-        return has_shown_it(outcome.exception, telltale(self._report.failure)) and self._rerun.ends_well(repro.source)
+        failure = self._journal.fault.failure
+        assert failure is not None
+        return has_shown_it(outcome.exception, telltale(failure)) and self._rerun.ends_well(repro.source)
 
 
 def has_shown_it(error: ExceptionInfo | None, words: str) -> bool:

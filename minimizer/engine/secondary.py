@@ -32,7 +32,7 @@ from minimizer.engine.verify.clean_runs import verify
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
-from minimizer.report.model import Report, Reproducibility
+from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, Step
 
 MOST = 3
@@ -94,7 +94,7 @@ class _Further:
         self._found, self._place, self._journal, self._jobs = found, place, journal, jobs
 
     def run(self, suspects: Sequence[Region], surveys: Surveys) -> None:
-        """Take every step in order; each writes its findings to the report."""
+        """Take every step in order; each adds its findings to the fault."""
         found = self._found
         equal = self._equal()
         self._ask_instances(surveys)
@@ -111,9 +111,9 @@ class _Further:
         written = list[_Written]()
         for other in others:
             if isinstance(other, Region):
-                _fold(self._journal.report, other)
+                self._list_with_the_first(other)
             elif isinstance(other, Unreduced):
-                _name(self._journal.report, other)
+                self._name(other)
             elif (one := _write(other, f"repro-{len(written) + 2}.py", found, self._place, self._journal)) is not None:
                 written.append(one)
                 if len(written) + 1 == MOST:
@@ -133,14 +133,27 @@ class _Further:
             found.program, found.located, found.oracle, is_over=lambda: journal.clock.spare < half, tell=self._tell
         )
         if equal.instances is not None:
-            journal.report.culprits[0].instances = equal.instances
+            self._know(equal.instances)
         for region in equal.wrong:
-            _fold(journal.report, region)
+            self._list_with_the_first(region)
         return equal.wrong
+
+    def _know(self, instances: Instances) -> None:
+        """Say of the first culprit in which equal modules the same is wrong."""
+        fault = self._journal.fault
+        self._journal.fault = fault.blaming(fault.culprits[0].model_copy(update={"instances": instances}))
+
+    def _list_with_the_first(self, region: Region) -> None:
+        fault = self._journal.fault
+        self._journal.fault = replace(fault, culprits=listed_with_the_first(fault.culprits, region))
+
+    def _name(self, other: Unreduced) -> None:
+        fault = self._journal.fault
+        self._journal.fault = replace(fault, culprits=named(fault.culprits, other))
 
     def _ask_instances(self, surveys: Surveys) -> None:
         """Rerun the script to see which of the equal modules that share the graph fail; only for a module of a list."""
-        case, rate = self._found.case, self._journal.report.failure
+        case, rate = self._found.case, self._journal.fault.failure
         is_one_of_many = re.search(r"(^|\.)\d+(\.|$)", case.instance) is not None
         is_steady = rate is not None and rate.reproducibility.failed == rate.reproducibility.runs
         if not (is_one_of_many and is_steady and case.signature.kind.is_numeric) or case.is_warm:
@@ -148,7 +161,7 @@ class _Further:
         self._tell(f"the modules that share the compiled code of {case.instance}: the script is run once more")
         known = surveys.each_instance(case, seconds=self._journal.clock.spare / 2)
         if known is not None:
-            self._journal.report.culprits[0].instances = known
+            self._know(known)
 
     def _smallest(self, window: Program, oracle: Oracle) -> Program:
         literal = self._found.case.survey.literal
@@ -162,20 +175,19 @@ class _Further:
         self._journal.progress(trials=self._found.oracle.trials, message=message)
 
 
-def other_roots(located: Localized, culprit: Culprit) -> list[Culprit]:
-    """The other regions that fail in isolation, one entry for those that are equal but for their place.
+def culprits(located: Localized, culprit: Culprit) -> tuple[Culprit, ...]:
+    """A culprit and the other regions that fail in isolation, one entry for those that are equal but for their place.
 
-    Those equal to the culprit's own region are listed in the culprit's ``instances``.
+    Those equal to the culprit's own region are listed in its ``instances``.
     """
     families: dict[tuple[str, str, int], list[Region]] = {}
     for root in located.roots:
         families.setdefault((pattern_of(root.path), root.module_class, root.size), []).append(root)
     right = [layer.path for layer in located.layers if layer.verdict == "good"]
-    entries = []
+    first, entries = culprit, list[Culprit]()
     for (pattern, *_), roots in families.items():
-        wrong = dict.fromkeys(
-            root.path for root in roots
-        )  # a module may be in several regions, of which some are right
+        # A module may be in several regions, of which some are right.
+        wrong = dict.fromkeys(root.path for root in roots)
         known = Instances(
             wrong=list(wrong),
             right=[path for path in dict.fromkeys(right) if pattern_of(path) == pattern and path not in wrong],
@@ -183,60 +195,63 @@ def other_roots(located: Localized, culprit: Culprit) -> list[Culprit]:
         )
         is_set = len(known.wrong) > 1 and "" not in known.wrong
         if any(_holds(root, culprit) for root in roots):
-            culprit.instances = known if is_set else culprit.instances
+            first = first.model_copy(update={"instances": known}) if is_set else first
         else:
-            first = roots[0]
             entries.append(
                 Culprit(
-                    module=first.path,
-                    module_class=first.module_class,
+                    module=roots[0].path,
+                    module_class=roots[0].module_class,
                     what=OTHER_ROOT,
                     instances=known if is_set else None,
                     further=True,
                 )
             )
-    return entries
+    return first, *entries
 
 
 def _holds(root: Region, culprit: Culprit) -> bool:
     return culprit.module == root.path or culprit.module.startswith(f"{root.path}.") or not root.path
 
 
-def _fold(report: Report, region: Region) -> None:
-    """List a region with the first culprit, whose fault it holds, and not among the unexplained failing regions."""
-    first, *rest = report.culprits
-    for known in [culprit for culprit in rest if culprit.what == OTHER_ROOT]:
-        holders = known.instances.wrong if known.instances is not None else [known.module]
-        left = [path for path in holders if not path or not f"{region.path}.".startswith(f"{path}.")]
-        if len(left) == len(holders):
+def listed_with_the_first(known: Sequence[Culprit], region: Region) -> tuple[Culprit, ...]:
+    """Culprits with a region listed with the first, whose fault it holds, and not among the unexplained failing regions."""
+    (first, *rest), left = known, list[Culprit]()
+    for culprit in rest:
+        holders = culprit.instances.wrong if culprit.instances is not None else [culprit.module]
+        others = [path for path in holders if not path or not f"{region.path}.".startswith(f"{path}.")]
+        if culprit.what != OTHER_ROOT or len(others) == len(holders):
+            left.append(culprit)
             continue
-        first.instances = first.instances or Instances(wrong=[first.module], compared="operators")
-        if region.path not in first.instances.wrong and first.instances.compared != "calls":
-            first.instances.wrong.append(region.path)
-        if not left:
-            report.culprits.remove(known)
-        else:
-            known.module, known.instances = left[0], Instances(wrong=left, compared="modules") if left[1:] else None
+        first = _with_instance(first, region.path)
+        if others:
+            still = Instances(wrong=others, compared="modules") if others[1:] else None
+            left.append(culprit.model_copy(update={"module": others[0], "instances": still}))
+    return first, *left
 
 
-def _name(report: Report, other: Unreduced) -> None:
-    """Add a culprit for which there was no time, by its module, and its node where there is one left.
+def _with_instance(culprit: Culprit, path: str) -> Culprit:
+    known = culprit.instances or Instances(wrong=[culprit.module], compared="operators")
+    if path not in known.wrong and known.compared != "calls":
+        known = known.model_copy(update={"wrong": [*known.wrong, path]})
+    return culprit.model_copy(update={"instances": known})
+
+
+def named(known: Sequence[Culprit], other: Unreduced) -> tuple[Culprit, ...]:
+    """Culprits and one for which there was no time, by its module, and its node where there is one left.
 
     An entry that names the module already stays: it may stand for equal ones as well.
     """
     culprit = culprit_of(other.program, (), None, other.window)
+    changes: dict[str, object] = {"further": True, "what": NO_TIME}
     if len(culprit.nodes) > 1:
-        culprit.nodes, culprit.ops = [], []
-    culprit.further, culprit.what = True, NO_TIME
-    if not any(_is_holder(known, culprit) for known in report.culprits):
-        report.culprits = [*report.culprits, culprit]
+        changes |= {"nodes": [], "ops": []}
+    culprit = culprit.model_copy(update=changes)
+    return tuple(known) if any(_is_holder(one, culprit) for one in known) else (*known, culprit)
 
 
 def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> _Written | None:
     """Write and verify the repro of a culprit under this name; None if it does not hold."""
-    report = journal.report
     culprit = culprit_of(other.program, found.oracle.operators(other.program), other.outcome, other.window)
-    culprit.further = True
     repro = _repro(other, culprit, name, found, journal)
     data = data_of(repro, found.case)
     journal.watch()
@@ -258,14 +273,16 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         journal.show(name, repro.source.encode())
         if data is not None:
             journal.show(name.replace(".py", ".zip"), bundle(repro, data))
-        culprit.what, culprit.repro = f"fails by itself too: {name}", name
+        what = f"fails by itself too: {name}"
     elif verification.stopped:
-        culprit.what = "fails by itself too; there was no time to verify a repro of it"
+        what = "fails by itself too; there was no time to verify a repro of it"
     else:
-        culprit.what = (
-            f"fails by itself too; a repro of it failed {verification.failed_same} of {verification.runs} times"
-        )
-    report.culprits = [*(c for c in report.culprits if not _is_holder(c, culprit)), culprit]
+        what = f"fails by itself too; a repro of it failed {verification.failed_same} of {verification.runs} times"
+    culprit = culprit.model_copy(
+        update={"further": True, "what": what, "repro": name if verification.holds else culprit.repro}
+    )
+    others = (known for known in journal.fault.culprits if not _is_holder(known, culprit))
+    journal.fault = replace(journal.fault, culprits=(*others, culprit))
     journal.keep()
     return _Written(culprit, repro, data) if verification.holds else None
 
@@ -282,9 +299,14 @@ def _read_code(written: Sequence[_Written], place: Place, journal: Journal) -> N
             journal.log(f"output code: not read of {one.culprit.repro}, for which no time is left")
             continue
         journal.progress(message=f"reading the code that Inductor generates for {one.culprit.repro}")
-        one.culprit.generated_code = generated_code(
+        code = generated_code(
             one.repro, one.data, place, journal, one.culprit.ops, blame=None, seconds=journal.clock.left
         )
+        known = [
+            culprit.model_copy(update={"generated_code": code}) if culprit.repro == one.culprit.repro else culprit
+            for culprit in journal.fault.culprits
+        ]
+        journal.fault = replace(journal.fault, culprits=tuple(known))
         journal.keep()
 
 

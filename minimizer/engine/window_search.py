@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from minimizer.engine import fold
 from minimizer.engine.checkpoint import Checkpoint
 from minimizer.engine.from_outcomes import failure_of
 from minimizer.engine.journal import Journal
@@ -46,7 +47,6 @@ class WindowSearch:
     ) -> None:
         self._case, self._oracle, self._journal, self._target = case, oracle, journal, target
         self._vanishes = vanishes
-        self._report = journal.report
 
     def find(self) -> Checkpoint:
         """Find a window that fails in isolation: without gradients if none are at fault; last of all in aten operators.
@@ -82,7 +82,9 @@ class WindowSearch:
             Unreduced: every part is right.
             Unanswered: no part was seen to be wrong, but not all can be tried.
         """
-        announced, self._report.failure = self._report.failure, None  # a suspect is no failure if this ends early
+        journal = self._journal
+        announced = journal.fault
+        journal.fault = replace(announced, failure=None)  # a suspect is no failure if this ends early
         backward = otherwise.checked.backward > 0
         answer = self._ask_all(program, backward)
         if answer.unasked and (lowered := self._lowered(program)) is not None:
@@ -93,7 +95,7 @@ class WindowSearch:
             raise Unanswered("not every part of the graph can be asked alone")
         if answer.wrong is None:
             raise Unreduced(otherwise)
-        self._report.failure = announced
+        journal.fault = announced
         self._aim_at(answer.wrong)
         window = narrow(program, answer.wrong.region, self._oracle)
         return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
@@ -107,7 +109,7 @@ class WindowSearch:
         """Search for the failure that a part shows, where it differs from the script's."""
         if not self._oracle.shows(wrong.outcome):
             self._oracle.accepts = accepted(wrong.signature)
-            self._report.failure = failure_of(wrong.outcome, wrong.signature)
+            self._journal.fault = replace(self._journal.fault, failure=failure_of(wrong.outcome, wrong.signature))
 
     def _lowered(self, program: Program) -> Program | None:
         """The program in aten operators; None if it is in them already, or cannot be traced."""
@@ -169,7 +171,7 @@ class WindowSearch:
                 names = ", ".join(root.path for root in located.roots)
                 self._journal.note(f"--target {target} names no failing region; those are {names or 'unknown'}.")
             located = named or located
-        self._report.layers = list(located.layers)
+        fold.described(self._journal.report, located.layers)
         self._journal.progress(
             nodes=located.window.size,
             nodes_before=program.size,
@@ -188,7 +190,7 @@ class WindowSearch:
             signature = signature_of(outcome)
             if signature is not None and target in (signature.text, signature.kind.value):
                 self._oracle.accepts = accepted(signature)
-                self._report.failure = failure_of(outcome, signature)
+                self._journal.fault = replace(self._journal.fault, failure=failure_of(outcome, signature))
                 others = tuple(other for other in located.elsewhere if other != region)
                 window = narrow(program, region, self._oracle)
                 return replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -153,13 +153,13 @@ class Reduction(Part):
         """Whether it was shown that none of the operations that are left fails without the others."""
         return self.one_minimal and self.level != "python"
 
-    def count_after(self, nodes: int) -> None:
-        """Set the number of nodes that are left.
+    def counted(self, nodes: int) -> Reduction:
+        """The same with the number of nodes that are left.
 
         Those of a script are the calls that a run of it was seen to make, which are a lower bound: of code that runs only
         where it was inlined, or in a run that was cut short, some are not seen.
         """
-        self.nodes_after, self.nodes_before = nodes, max(self.nodes_before, nodes)
+        return self.model_copy(update={"nodes_after": nodes, "nodes_before": max(self.nodes_before, nodes)})
 
 
 class Verification(Part):
@@ -209,17 +209,10 @@ def each_once(seen: Iterable[AlsoSeen]) -> list[AlsoSeen]:
     return sorted(known.values(), key=lambda one: -one.times)
 
 
-OF_THE_FAULT = (
-    "failure", "culprits", "graph", "ladder", "flags", "blame", "workaround", "generated_code", "reduction", "verification",
-    "observed", "versions", "status", "reason", "summary",
-)  # fmt: skip
-"""The fields of a report that speak of one fault; the others speak of the script, or of the work on it."""
-
-
 class Report(Part):
     """All that one job answers. Filled step by step; any prefix of the pipeline leaves a valid report."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=False, populate_by_name=True)
 
     schema_: int = Field(1, alias="schema")
     status: Status = Status.RUNNING
@@ -274,19 +267,10 @@ class Report(Part):
         """The culprits of the fault that `repro.py` shows: not what only passes wrong values on, nor other faults."""
         return [culprit for culprit in self.culprits if culprit.root and not culprit.further]
 
-    def take(self, other: Report, fields: Sequence[str] = OF_THE_FAULT) -> None:
-        """Have these fields as another report has them."""
-        for name in fields:
-            setattr(self, name, getattr(other, name))
-
     @property
     def may_shrink(self) -> bool:
         """Whether the time ended before nothing more could be taken out of a verified repro: a larger budget goes on from there."""
         return self.status is Status.MINIMIZED and self.reduction is not None and not self.reduction.one_minimal
-
-    def has_also_seen(self, one: AlsoSeen) -> None:
-        """Add another failure to those that were seen, which has each once."""
-        self.also_seen = each_once([*self.also_seen, one])
 
     @property
     def folder(self) -> Path | None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 class Part(BaseModel):
     """Base of every part: unknown fields are an error, so that the contract cannot drift unseen."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_serialization_defaults_required=True)
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:

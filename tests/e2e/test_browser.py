@@ -722,7 +722,7 @@ def test_the_repro_is_on_the_first_screen(
     hands.artifact("repro.py", REPRO)
     report = Report.model_validate_json(DIAGNOSED.read_text())
     assert report.failure is not None
-    report.failure.message = "one of many lines\n" * 60
+    report.failure = report.failure.model_copy(update={"message": "one of many lines\n" * 60})
     report.workaround = Workaround(code="model.act = torch.compiler.disable(model.act)", verified=True)
     hands.finish(report)
     page.goto(f"/jobs/{hands.claim.job_id}")

@@ -80,7 +80,9 @@ def value() -> Report:
     found = report(
         Kind.WRONG_OUTPUT, failure={"message": "output[0]: value: expected -0.246, got -0.758", "signature": "s"}
     )
-    found.culprits[0].local_error = Error(max_abs=1.0, mismatched=1, elements=1)
+    found.culprits[0] = found.culprits[0].model_copy(
+        update={"local_error": Error(max_abs=1.0, mismatched=1, elements=1)}
+    )
     found.layers = [
         Layer(path="blocks.4.act", order=3, local_error=1.03, propagated_error=1.03, verdict="bad"),
         Layer(path="head", order=4, local_error=0.0, propagated_error=0.51, verdict="propagated"),
@@ -120,7 +122,7 @@ def compile_error() -> Report:
     failure = {"message": "KeyError: 'buf1'", "exception_type": "KeyError", "traceback": STACK}
     found = report(Kind.COMPILE_ERROR, failure=failure)
     assert found.verification is not None
-    found.verification.output = STACK.replace("model.py", "repro.py")
+    found.verification = found.verification.model_copy(update={"output": STACK.replace("model.py", "repro.py")})
     return found
 
 

@@ -50,7 +50,7 @@ def lowering(message: str, operator: str = "aten.relu", nodes: int = 1) -> Repor
     report.failure = Failure(kind=Kind.COMPILE_ERROR, exception_type="KeyError", message=message, signature=message)
     report.culprits = [Culprit(ops=[operator])]
     report.graph = [GraphNode(name="x", op=operator)]
-    report.reduction.nodes_after = nodes
+    report.reduction = report.reduction.model_copy(update={"nodes_after": nodes})
     return report
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from minimizer.engine import fold
 from minimizer.engine.between import passes, words
 from minimizer.engine.between.answer import Answer, Found, unanswered
 from minimizer.engine.between.assertion import OUT, Claim, claims, draw_from
@@ -24,7 +25,7 @@ from minimizer.engine.between.oracle import ExactOracle
 from minimizer.engine.between.public import named_entries, with_backend
 from minimizer.engine.between.workaround import find_workaround
 from minimizer.engine.between.wrapper_effect import told, wrapper_effect
-from minimizer.engine.checkpoint import keep_repro
+from minimizer.engine.checkpoint import keep_draft, recorder
 from minimizer.engine.child.exact_log import Glance, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
@@ -32,7 +33,6 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.reduce.python import Rerun, Source, reduce_script, reduction_of, shorter
 from minimizer.engine.reduce.python.seeds import seeded
-from minimizer.engine.reduce.words import said
 from minimizer.engine.reserve import to_finish, to_verify
 from minimizer.engine.survey.cases import Settled
 from minimizer.engine.user_script.bundle import Bundle, bundle
@@ -42,7 +42,7 @@ from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded
 from minimizer.report import culprit
 from minimizer.report.culprit import Culprit
-from minimizer.report.model import Failure, HistoryStep, Mechanism, Reduction, Reproducibility
+from minimizer.report.model import Failure, Mechanism, Reduction, Reproducibility, Workaround
 from minimizer.vocabulary import Reason, Status, Step
 
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -62,7 +62,6 @@ class BetweenGraphs:
         self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int, timeout: float
     ) -> None:
         self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
-        self._report = journal.report
         self._runs = ExactRuns(executor, script, timeout=timeout, line_of=self._line_of)
         self._rerun = Rerun(executor, script)
         self._bundle = Bundle("", {})
@@ -112,23 +111,22 @@ class BetweenGraphs:
                 self._count(reduced)
             return repro
 
-    def look_for_workaround(self, found: Found) -> None:
-        """Fill in ``workaround`` of a report whose failure was announced by `repro`.
+    def workaround(self, found: Found) -> Workaround | None:
+        """A workaround for a failure that was announced by `repro`; None where its mechanism is not known.
 
         Raises:
             BudgetExceeded: the time is over.
             ChildFailed: the child went away.
         """
-        failure = self._report.failure
+        failure = self._journal.fault.failure
         assert failure is not None
         if failure.mechanism is None:  # the child went away before it was known
-            return
+            return None
         with suppress(SyntaxError):
-            self._report.workaround = find_workaround(
+            return find_workaround(
                 self._runs, self._text, found, failure.mechanism, self._line, self._bundle, script=self._script
             )
-            if self._report.workaround.verified:
-                self._journal.event("workaround", workaround=self._report.workaround.model_dump(mode="json"))
+        return None
 
     def past_wrappers(self, found: Settled) -> Settled:
         """A healthy verdict on a script that was compared, unless that does something else for what it sees of the compiler's wrappers.
@@ -146,12 +144,11 @@ class BetweenGraphs:
         return replace(found, status=Status.FAILED, reason=Reason.WRAPPER_EFFECT, summary=summary)
 
     def _announce(self, found: Found) -> None:
-        report, look = self._report, found.difference.look
-        named = found.difference.first
+        look, named = found.difference.look, found.difference.first
         self._line = look.line if look.line and not look.file else None
         raised = next((change for change in found.difference.changes if change.path == "raised"), None)
         self._raised = (raised.eager.get("value", ""), raised.compiled.get("value", "")) if raised else ("", "")
-        report.failure = Failure(
+        failure = Failure(
             kind=words.kind_of(found.difference),
             stage=found.stage,
             message=words.message(found),
@@ -160,37 +157,36 @@ class BetweenGraphs:
             source=self._source(look),
             reproducibility=Reproducibility(failed=2, runs=2),
         )
-        report.observed = words.observed(found, self._number)
-        report.environment.setdefault("device", "cpu")
+        observed = tuple(words.observed(found, self._number))
+        self._journal.fault = replace(self._journal.fault, failure=failure, observed=observed)
+        fold.on_device(self._journal.report, "cpu")
 
     def _explain(self, found: Found, mechanism: Mechanism) -> None:
         """How what was announced came about."""
-        failure, named = self._report.failure, found.difference.first
-        assert failure is not None
-        failure.mechanism = mechanism
-        failure.signature = f"between graphs: {mechanism} {words.object_in(found.difference)} {named.field}"
-        self._report.culprits = [
-            Culprit(what=words.what(mechanism, words.object_in(found.difference)), source=failure.source)
-        ]
-        self._journal.event("failure", failure=failure.model_dump(mode="json"))
+        lost = words.object_in(found.difference)
+        signature = f"between graphs: {mechanism} {lost} {found.difference.first.field}"
+        known = self._journal.fault.stating(mechanism=mechanism, signature=signature)
+        assert known.failure is not None
+        first = Culprit(what=words.what(mechanism, lost), source=known.failure.source)
+        self._journal.fault = replace(known, culprits=(first,))
+        self._journal.event("failure", failure=known.failure.model_dump(mode="json"))
 
     def _blame(self, reduced: Source) -> None:
         """The line of the script that does what is lost, or reads what is stale, as far as the reduced script shows it."""
-        failure = self._report.failure
+        fault = self._journal.fault
+        failure, first = fault.failure, fault.culprits[0]
         assert failure is not None
-        promise = broken_promise(reduced.tree)
-        if promise is not None:
-            self._report.culprits[0].what = f"{promise[0]}, a promise that the script does not keep"
-        if failure.mechanism == "lost_gradient":
-            return  # the backward that should give it is known
-        line = promise[1] if promise is not None else culprit_line(reduced.tree, failure.object)
-        construct = construct_of(reduced.tree, failure.message) if failure.mechanism in BY_CONSTRUCT else None
-        if promise is None and construct is not None:
-            self._report.culprits[0].what, line = construct.what, construct.line
+        line = culprit_line(reduced.tree, failure.object)
+        if (promise := broken_promise(reduced.tree)) is not None:
+            what, line = f"{promise[0]}, a promise that the script does not keep", promise[1]
+            first = first.model_copy(update={"what": what})
+        elif failure.mechanism in BY_CONSTRUCT and (made := construct_of(reduced.tree, failure.message)) is not None:
+            first, line = first.model_copy(update={"what": made.what}), made.line
         source = culprit.Source.of(self._bundle.lines.get(line or 0))
-        if source is not None:
-            self._line = line
-            failure.source = self._report.culprits[0].source = source
+        if source is not None and failure.mechanism != "lost_gradient":  # the backward that should give that is known
+            self._line, fault = line, fault.stating(source=source)
+            first = first.model_copy(update={"source": source})
+        self._journal.fault = fault.blaming(first)
 
     def _source(self, look: Look | Glance) -> culprit.Source | None:
         """The line of the user's that is being run at a look: of the script, or of a module of its own."""
@@ -210,48 +206,39 @@ class BetweenGraphs:
         return source.line if source is not None and source.file == self._script.name else 0
 
     def _reduce(self, found: Found, mechanism: Mechanism) -> tuple[Source, ExactOracle]:
-        report = self._report
         oracle = ExactOracle(self._executor, self._script, found, mechanism)
         script, before = Source.parse(self._text), len(self._text.splitlines())
         if found.draws:
             script = seeded(script, oracle.check)
-
-        def record(step: HistoryStep, best: Source) -> None:
-            report.reduction = Reduction(level="python", lines_before=before, trials=step.trial)
-            self._journal.progress(nodes=step.nodes, nodes_before=script.size, trials=step.trial, message=said(step.by))
-
-        clock, kind = self._journal.clock, words.kind_of(found.difference)
-        with self._journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, kind)):
+        journal, kind = self._journal, words.kind_of(found.difference)
+        clock = journal.clock
+        with journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, kind)):
             reduced = reduce_script(
                 script,
                 check=oracle.check,
-                on_step=record,
+                on_step=recorder(journal, script.size, Reduction(level="python", lines_before=before)),
                 jobs=self._jobs,
                 further=PASSES,
-                watch=self._journal.watch,
+                watch=journal.watch,
             )
-        report.reduction = reduction_of(reduced, lines_before=before, nodes_before=0)
+        reduction = reduction_of(reduced, lines_before=before, nodes_before=0)
+        journal.fault = replace(journal.fault, reduction=reduction)
         return reduced.best, oracle
 
     def _count(self, reduced: Source) -> None:
         """Count the operators that the compiled functions call, of the script and of what is left of it."""
-        reduction = self._report.reduction
-        assert reduction is not None
         before, after = (self._rerun.observed(text).calls for text in (self._text, reduced.text))
-        reduction.nodes_before = before
-        reduction.count_after(after)
+        self._journal.fault = known = self._journal.fault.counting(nodes_before=before)
+        assert known.reduction is not None
+        self._journal.fault = replace(known, reduction=known.reduction.counted(after))
 
     def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
-        report, journal = self._report, self._journal
-        assert report.reduction is not None
         plain = with_backend(reduced.text, oracle.backend)
         for script in dict.fromkeys((named_entries(plain), plain)):
             for text in self._asserted(script, oracle):
                 repro = self._written(text)
                 if self._keeps_its_promise(repro):
-                    report.reduction.lines_after = repro.lines
-                    keep_repro(repro, None, journal)
-                    journal.event("repro", lines=repro.lines, nodes=0, verified=False)
+                    keep_draft(repro, None, self._journal)
                     return repro
         return None
 
@@ -286,13 +273,12 @@ class BetweenGraphs:
         return difference_at_end(*logs) if logs is not None else ()
 
     def _written(self, text: str) -> Repro:
-        report = self._report
-        assert report.failure is not None
-        comment = header.comment(
-            report.failure, report.culprits, report.environment, report.failure.reproducibility, 1, {}
-        )
+        fault, environment = self._journal.fault, self._journal.report.environment
+        failure = fault.failure
+        assert failure is not None
+        comment = header.comment(failure, fault.culprits, environment, failure.reproducibility, 1, {})
         source = layout.assemble(comment, [text])
-        return Repro(source=source, lines=layout.code_lines(source), kind=report.failure.kind, evidence=_evidence(text))
+        return Repro(source=source, lines=layout.code_lines(source), kind=failure.kind, evidence=_evidence(text))
 
     def _keeps_its_promise(self, repro: Repro) -> bool:
         _, outcome = self._rerun.failure(repro.source)

@@ -27,14 +27,21 @@ class Effect:
 
     def told(self, workaround: Workaround, module: str) -> Workaround:
         """A workaround for a fault in ``module``, with its effect."""
-        known = workaround.model_copy()
-        known.graphs_before, known.graphs_with = self.graphs
-        known.breaks_before, known.breaks_with = self.breaks
-        known.eager_modules = list(self.eager)
-        if self.seconds is not None:
-            known.seconds_before, known.seconds_with = self.seconds
-        known.what = "; ".join([workaround.what, *self.sentences(module)])
-        return known
+        seconds, seconds_with = self.seconds or (workaround.seconds_before, workaround.seconds_with)
+        return Workaround(
+            code=workaround.code,
+            verified=workaround.verified,
+            where=workaround.where,
+            diff=workaround.diff,
+            what="; ".join([workaround.what, *self.sentences(module)]),
+            seconds_before=seconds,
+            seconds_with=seconds_with,
+            graphs_before=self.graphs[0],
+            graphs_with=self.graphs[1],
+            breaks_before=self.breaks[0],
+            breaks_with=self.breaks[1],
+            eager_modules=list(self.eager),
+        )
 
     def sentences(self, module: str) -> list[str]:
         """The effect in words; ``module``: the one at fault."""

@@ -66,10 +66,11 @@ def equal_windows(
 def _instances(own: Region, wrong: Sequence[Region], verdicts: dict[str, set[bool | None]]) -> Instances | None:
     elsewhere = [place.path for place in wrong if place.path and pattern_of(place.path) != pattern_of(own.path)]
     verdicts.setdefault(_instance(own.path), set()).add(True)
-    known = Instances(compared="operators")
+    wrong_paths, right, unclear = list[str](), list[str](), list[str]()
     for path, seen in verdicts.items():
-        (known.wrong if True in seen else known.right if seen == {False} else known.unclear).append(path)
-    known.wrong = sorted({*known.wrong, *elsewhere}, key=_in_order)
+        (wrong_paths if True in seen else right if seen == {False} else unclear).append(path)
+    everywhere = sorted({*wrong_paths, *elsewhere}, key=_in_order)
+    known = Instances(wrong=everywhere, right=right, unclear=unclear, compared="operators")
     return known if own.path and len(known.wrong + known.right) > 1 else None
 
 

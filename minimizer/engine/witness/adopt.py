@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from minimizer.engine import fold
 from minimizer.engine.aside import Aside
 from minimizer.engine.emit import SCRIPT_FILE
 from minimizer.engine.journal import Journal
@@ -55,7 +57,7 @@ def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: C
     Raises:
         Cancelled: the owner cancelled the job.
     """
-    report, begin = journal.report, f"The graph that PyTorch's own minifier dumped after {testimony.after}"
+    begin = f"The graph that PyTorch's own minifier dumped after {testimony.after}"
     try:
         script = write_script(testimony, folder)
     except Unusable as error:
@@ -69,15 +71,16 @@ def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: C
     if found.status is Status.CANCELLED:
         raise Cancelled("the job was cancelled")
     journal.log(aside.artifacts.get("run.log", b"").decode())
-    if not _counts(found, testimony, report.failure):
+    if not _counts(found, testimony, journal.fault.failure):
         journal.note(f"{begin} was judged by our own rules, and gave no repro of such a failure: {found.summary}")
         return False
     _adopt(found, testimony, journal)
     journal.show_instead({name: aside.artifacts[name] for name in REPROS if name in aside.artifacts})
     journal.repro = aside.artifacts[SCRIPT_FILE].decode()
-    assert report.failure is not None and report.reduction is not None
-    journal.event("failure", failure=report.failure.model_dump(mode="json"))
-    journal.event("repro", lines=report.reduction.lines_after, nodes=report.reduction.nodes_after, verified=True)
+    failure, reduction = journal.fault.failure, journal.fault.reduction
+    assert failure is not None and reduction is not None
+    journal.event("failure", failure=failure.model_dump(mode="json"))
+    journal.event("repro", lines=reduction.lines_after, nodes=reduction.nodes_after, verified=True)
     return True
 
 
@@ -144,20 +147,24 @@ def _counts(found: Report, testimony: Testimony, failure: Failure | None) -> boo
 
 def _adopt(found: Report, testimony: Testimony, journal: Journal) -> None:
     """Make the result of the dump the job's verdict; findings about the script stay, places inside the dump go."""
-    report = journal.report
+    known = journal.fault
     assert found.failure is not None
-    said = f"Only PyTorch's own minifier came by this graph, after {testimony.after}; our own run of the script said: {report.summary}"
-    report.summary = f"{found.summary} {said}"
-    report.status, report.reason = found.status, found.reason
-    if report.failure is None:
-        report.failure = found.failure
-    report.failure.stage = found.failure.stage
-    report.culprits = [culprit.model_copy(update={"source": None, "module": ""}) for culprit in found.culprits]
-    report.take(found, ("ladder", "flags", "blame", "graph", "reduction", "verification", "also_seen", "versions"))
-    if report.blame is not None:
-        report.blame.confirmed_on_script = None
+    said = f"Only PyTorch's own minifier came by this graph, after {testimony.after}; our own run of the script said: {known.summary}"
+    workaround = None
     if found.workaround is not None:
         helps = f" The graph by itself passes with: {found.workaround.code}" if found.workaround.verified else ""
-        report.workaround = Workaround(code="", verified=False, what=f"None was tried on the script.{helps}")
+        workaround = Workaround(code="", verified=False, what=f"None was tried on the script.{helps}")
+    failure = known.failure or found.failure
+    theirs = fold.fault_of(found)
+    journal.fault = replace(
+        theirs,
+        failure=failure.model_copy(update={"stage": found.failure.stage}),
+        culprits=tuple(culprit.model_copy(update={"source": None, "module": ""}) for culprit in theirs.culprits),
+        blame=found.blame.model_copy(update={"confirmed_on_script": None}) if found.blame is not None else None,
+        workaround=workaround or known.workaround,
+        observed=known.observed,
+        generated_code=known.generated_code,
+        summary=f"{found.summary} {said}",
+    )
     for note in found.notes:
         journal.note(note)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from minimizer.engine import fold
-from minimizer.engine.findings import Described, Diagnosed
-from minimizer.report.culprit import Culprit, GraphNode, Layer
-from minimizer.report.examined import Version
-from minimizer.report.model import Blame, Flag, Report, Workaround
+from dataclasses import fields, replace
+from pathlib import Path
 
+from minimizer.engine import fold
+from minimizer.engine.clock import Clock
+from minimizer.engine.findings import Diagnosed, Fault
+from minimizer.engine.journal import Journal
+from minimizer.report.culprit import Culprit
+from minimizer.report.examined import Version
+from minimizer.report.model import Blame, Failure, Flag, Report, Workaround
+from minimizer.sink import FolderSink
+from minimizer.vocabulary import Kind, Status
+
+ALONE = {"failure", "reduction", "verification", "blame", "workaround", "generated_code", "status", "reason", "summary"}
+"""Fields that are no sequences."""
 LOWERING = "lowerings/aten.relu.default"
 BLAME = Blame(subsystem="lowerings", items=[LOWERING], confirmed=True, what="the lowering of aten.relu")
 
 
 def test_a_diagnosis_that_goes_on_is_taken_again() -> None:
-    report = Report(culprits=[Culprit(module="act")])
     flags = (Flag(name="a", value="1", outcome="passes"),)
-    found = Diagnosed(blame=BLAME)
-    fold.diagnosed(report, found)
-    first = report.culprits[0].model_copy(deep=True)
-    fold.diagnosed(report, Diagnosed(blame=BLAME, flags=flags, workaround=Workaround(code="x", verified=True, what="")))
-    assert report.culprits[0] == first and first.ops == ["aten.relu"]
-    assert report.flags == [*flags] and report.workaround is not None
+    first = fold.diagnosed(Fault(culprits=(Culprit(module="act"),)), Diagnosed(blame=BLAME))
+    last = fold.diagnosed(
+        first, Diagnosed(blame=BLAME, flags=flags, workaround=Workaround(code="x", verified=True, what=""))
+    )
+    assert last.culprits == first.culprits and first.culprits[0].ops == ["aten.relu"]
+    assert last.flags == flags and last.workaround is not None
 
 
 def test_a_culprit_keeps_the_operator_that_it_has() -> None:
@@ -28,26 +36,34 @@ def test_a_culprit_keeps_the_operator_that_it_has() -> None:
     assert fold.blamed(known, BLAME) == known
 
 
-def test_blame_leaves_the_culprit_that_it_was_given() -> None:
-    known = Culprit(module="act")
-    assert fold.blamed(known, BLAME).ops and not known.ops
+def test_a_report_says_what_is_known_of_its_fault_and_an_earlier_value_takes_it_back(tmp_path: Path) -> None:
+    journal = Journal(FolderSink(tmp_path), Report(notes=["kept"]), Clock(60))
+    before = journal.fault
+    journal.fault = replace(
+        before, failure=Failure(kind=Kind.CRASH), culprits=(Culprit(module="act"),), status=Status.PARTIAL
+    )
+    told = journal.report.model_copy()
+    assert fold.fault_of(told) == journal.fault != before
+    journal.fault = before
+    assert fold.fault_of(journal.report) == before
+    assert journal.report.notes == ["kept"] and told.failure is not None
 
 
-def test_a_table_without_a_graph_leaves_the_graph() -> None:
-    report = Report(layers=[Layer(path="a", order=0)], graph=[GraphNode(name="y", op="relu")])
-    fold.described(report, Described())
-    assert [layer.path for layer in report.layers] == ["a"]
-    fold.described(report, Described(layers=(Layer(path="b", order=0),)))
-    assert [layer.path for layer in report.layers] == ["b"]
-    assert [node.name for node in report.graph] == ["y"]
+def test_every_field_of_a_fault_is_one_of_the_report_and_is_told() -> None:
+    """A field that the fold forgets would be lost in silence."""
+    full = Fault(**{field.name: object() if field.name in ALONE else (object(),) for field in fields(Fault)})
+    report = Report()
+    fold.of_fault(report, full)
+    for field in fields(Fault):
+        told, known = getattr(report, field.name), getattr(full, field.name)
+        assert told == (known if field.name in ALONE else list(known)), field.name
 
 
 def test_the_torch_of_the_job_comes_first_where_there_are_others() -> None:
-    report = Report(environment={"torch": "2.13.0"})
-    fold.compared(report, [])
-    assert report.versions == []
-    fold.compared(report, [Version(name="old", torch="2.11.0", outcome="passes")])
-    assert [(one.name, one.torch, one.outcome) for one in report.versions] == [
+    fault = Fault(culprits=(Culprit(module="act"),))
+    assert fold.compared(fault, [], "2.13.0") == fault
+    told = fold.compared(fault, [Version(name="old", torch="2.11.0", outcome="passes")], "2.13.0")
+    assert [(one.name, one.torch, one.outcome) for one in told.versions] == [
         (fold.OWN, "2.13.0", "fails"),
         ("old", "2.11.0", "passes"),
     ]

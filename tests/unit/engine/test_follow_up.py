@@ -39,13 +39,13 @@ class Found:
 
     disputed: str | None = None
 
-    def __init__(self, report: Report, nodes: int, seen: Verification, firmer: object = None) -> None:
-        self._report, self.nodes, self.seen, self._next = report, nodes, seen, firmer
+    def __init__(self, journal: Journal, nodes: int, seen: Verification, firmer: object = None) -> None:
+        self._journal, self.nodes, self.seen, self._next = journal, nodes, seen, firmer
         self.firmer = None if firmer is None else self._reduce_again
         self.kept = 0
 
     def _reduce_again(self, fails: object) -> object:
-        self._report.reduction = Reduction(nodes_after=5, one_minimal=True)
+        self._journal.fault = replace(self._journal.fault, reduction=Reduction(nodes_after=5, one_minimal=True))
         if isinstance(self._next, Exception):
             raise self._next
         return self._next
@@ -60,7 +60,7 @@ def follow_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FollowUp:
     journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
 
     def run(self: FollowUp, result: Any) -> tuple[Verification, list[str], Any]:
-        report.verification = result.seen
+        self.journal.fault = replace(self.journal.fault, verification=result.seen)
         return result.seen, [] if result.seen.holds else [f"{result.nodes} nodes passed"], result
 
     monkeypatch.setattr(FollowUp, "_run", run)
@@ -70,8 +70,8 @@ def follow_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FollowUp:
 
 def test_what_fails_in_trials_only_gives_way_to_what_fails_by_itself(follow_up: FollowUp) -> None:
     report = follow_up.report
-    firm = Found(report, 5, HOLDS)
-    assert follow_up.verify(cast(Any, Found(report, 1, PASSES, firm))) is cast(Any, firm)
+    firm = Found(follow_up.journal, 5, HOLDS)
+    assert follow_up.verify(cast(Any, Found(follow_up.journal, 1, PASSES, firm))) is cast(Any, firm)
     assert (report.status, report.reduction) == (Status.MINIMIZED, Reduction(nodes_after=5, one_minimal=True))
     assert report.notes == [FIRMER]
 
@@ -79,7 +79,7 @@ def test_what_fails_in_trials_only_gives_way_to_what_fails_by_itself(follow_up: 
 @pytest.mark.parametrize("further", ["passes", BudgetExceeded("over"), ChildFailed("gone")])
 def test_without_one_the_first_result_stays(follow_up: FollowUp, further: Any) -> None:
     report = follow_up.report
-    first = Found(report, 1, PASSES, Found(report, 5, PASSES) if further == "passes" else further)
+    first = Found(follow_up.journal, 1, PASSES, Found(follow_up.journal, 5, PASSES) if further == "passes" else further)
     assert follow_up.verify(cast(Any, first)) is cast(Any, first)
     assert (report.status, report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert (report.reduction, report.verification) == (Reduction(nodes_after=1, one_minimal=True), PASSES)
@@ -100,7 +100,7 @@ def test_runs_that_were_stopped_say_nothing_against_a_repro(
 ) -> None:
     """Such a job is tried again; only a run that ends otherwise tells that the repro does not hold."""
     report = follow_up.report
-    follow_up.verify(cast(Any, Found(report, 1, seen)))
+    follow_up.verify(cast(Any, Found(follow_up.journal, 1, seen)))
     assert (report.status, report.reason) == (Status.PARTIAL, reason)
     assert f"{counted(seen.stopped, 'run')} had to be stopped" in report.summary
 
@@ -110,8 +110,8 @@ def test_a_verified_repro_is_a_success_also_where_the_time_ended_before_it_was_m
     follow_up: FollowUp, disputed: str | None
 ) -> None:
     report = follow_up.report
-    report.reduction = Reduction(nodes_after=3, one_minimal=False)
-    found = Found(report, 3, HOLDS)
+    follow_up.journal.fault = replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False))
+    found = Found(follow_up.journal, 3, HOLDS)
     found.disputed = disputed
     follow_up.verify(cast(Any, found))
     assert (report.status, report.reason) == (Status.MINIMIZED, Reason.DISPUTED if disputed else None)
@@ -121,8 +121,8 @@ def test_a_verified_repro_is_a_success_also_where_the_time_ended_before_it_was_m
 
 def test_a_repro_that_does_not_hold_is_not_said_to_shrink(follow_up: FollowUp) -> None:
     report = follow_up.report
-    report.reduction = Reduction(nodes_after=3, one_minimal=False)
-    follow_up.verify(cast(Any, Found(report, 3, PASSES)))
+    follow_up.journal.fault = replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False))
+    follow_up.verify(cast(Any, Found(follow_up.journal, 3, PASSES)))
     assert report.status is Status.PARTIAL and MAY_SHRINK not in report.summary and not report.may_shrink
 
 
@@ -151,7 +151,8 @@ def test_clean_runs_have_what_is_left_of_the_budget(
 
 
 def test_a_step_for_which_no_time_is_left_says_so(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow_up.report.verification, follow_up.journal.decided_at = HOLDS, 590.0
+    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.decided_at = 590.0
     monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600.0))
     with follow_up.adding(Step.LAYERS):
         follow_up.journal.watch()
@@ -177,7 +178,7 @@ def test_a_failure_whose_runs_were_stopped_is_not_taken_for_a_flaky_one(
 
 def test_a_search_for_one_that_the_owner_stops_leaves_the_first_result(follow_up: FollowUp) -> None:
     report = follow_up.report
-    first = Found(report, 1, PASSES, Cancelled("enough"))
+    first = Found(follow_up.journal, 1, PASSES, Cancelled("enough"))
     with pytest.raises(Cancelled):
         follow_up.verify(cast(Any, first))
     assert (report.reduction, report.verification) == (Reduction(nodes_after=1, one_minimal=True), PASSES)
@@ -204,7 +205,8 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
     assert sum(SHARES.values()) == pytest.approx(1)
     journal = Journal(follow_up.journal.sink, follow_up.report, Clock(budget))
     follow_up = replace(follow_up, journal=journal)
-    follow_up.report.verification, journal.decided_at = HOLDS, verified
+    journal.fault = replace(journal.fault, verification=HOLDS)
+    journal.decided_at = verified
     now = [verified]
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: now[0]))
     assert follow_up.share(Step.DIAGNOSE) == pytest.approx(whole * SHARES[Step.DIAGNOSE])
@@ -225,7 +227,7 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
 def test_a_step_without_a_second_is_said_to_have_had_no_time(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow_up.report.verification = HOLDS
+    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
     follow_up.journal.decide()
     monkeypatch.setattr(FollowUp, "share", lambda self, step: 0.0)
     with follow_up.adding(Step.LAYERS):
@@ -239,7 +241,7 @@ def test_a_step_without_a_second_is_said_to_have_had_no_time(
 def test_a_step_that_ended_for_want_of_something_else_is_not_laid_to_its_time(
     follow_up: FollowUp, error: BudgetExceeded
 ) -> None:
-    follow_up.report.verification = HOLDS
+    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
     follow_up.journal.decide()
     with follow_up.adding(Step.LAYERS):
         raise error
@@ -263,7 +265,7 @@ def test_the_owner_skips_a_step_and_the_next_one_is_taken(
     follow_up = replace(
         follow_up, journal=Journal(Skipping(tmp_path / "out", events.append), follow_up.report, Clock(600))
     )
-    follow_up.report.verification = HOLDS
+    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
     follow_up.journal.decide()
     reached = []
     for step in (Step.DIAGNOSE, Step.LAYERS, Step.HEALTH):
@@ -282,7 +284,7 @@ def test_the_owner_skips_a_step_and_the_next_one_is_taken(
 def test_without_a_verified_repro_no_step_is_skipped(follow_up: FollowUp, tmp_path: Path) -> None:
     """What a witness finds may be all there is."""
     follow_up = replace(follow_up, journal=Journal(Skipping(tmp_path / "out"), follow_up.report, Clock(600)))
-    follow_up.report.verification = PASSES
+    follow_up.journal.fault = replace(follow_up.journal.fault, verification=PASSES)
     follow_up.journal.decide()
     with follow_up.adding(Step.LAYERS):
         follow_up.journal.watch()
@@ -291,7 +293,7 @@ def test_without_a_verified_repro_no_step_is_skipped(follow_up: FollowUp, tmp_pa
 
 def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) -> None:
     """It may be the only one that finds something."""
-    follow_up.report.verification = PASSES
+    follow_up.journal.fault = replace(follow_up.journal.fault, verification=PASSES)
     follow_up.journal.decide()
     assert follow_up.share(Step.WITNESS) == pytest.approx(follow_up.journal.clock.left, abs=1)
 
@@ -300,7 +302,8 @@ def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) ->
 def test_a_run_more_of_the_script_is_not_begun_that_cannot_end(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, survey: float, fits: bool
 ) -> None:
-    follow_up.report.verification, follow_up.journal.decided_at = HOLDS, 100.0
+    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.decided_at = 100.0
     follow_up.report.timings = {"survey": survey}
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: 160.0))
     assert follow_up.has_time(Step.HEALTH) == fits
@@ -310,7 +313,7 @@ def test_a_run_more_of_the_script_is_not_begun_that_cannot_end(
 @pytest.mark.parametrize("seen", [HOLDS, FLICKERS])
 def test_what_fails_now_and_then_is_no_matter_of_memory(follow_up: FollowUp, seen: Verification) -> None:
     report = follow_up.report
-    first = Found(report, 1, seen, Found(report, 5, HOLDS))
+    first = Found(follow_up.journal, 1, seen, Found(follow_up.journal, 5, HOLDS))
     assert follow_up.verify(cast(Any, first)) is cast(Any, first)
     assert report.reduction == Reduction(nodes_after=1, one_minimal=True)
 
@@ -320,7 +323,7 @@ def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
     report.timings[Step.SURVEY] = 400.0
     follow_up.examine()
     assert report.health.untimed == "there was no time for one more run of the script"
-    report.failure = Failure(kind=Kind.CRASH)
+    follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.CRASH))
     follow_up.examine()
     assert report.health.untimed == "the script does not come to its end"
 
@@ -345,8 +348,8 @@ def test_generated_code_is_read_where_it_may_be_wrong(
         return kernel
 
     monkeypatch.setattr("minimizer.engine.follow_up.generated_code", read)
-    follow_up.report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=stage)
-    follow_up.report.verification = seen
+    follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=stage))
+    follow_up.journal.fault = replace(follow_up.journal.fault, verification=seen)
     follow_up.journal.decide()
     follow_up.read_code(cast(Any, SimpleNamespace(repro=None, data=None)))
     assert follow_up.report.generated_code == (kernel if is_read else None)

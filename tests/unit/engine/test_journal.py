@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,7 @@ def test_a_verdict_is_kept_before_it_is_told(tmp_path: Path) -> None:
 
     report = Report()
     journal = Journal(Heard(tmp_path), report, Clock(60))
-    report.status = Status.HEALTHY
+    journal.fault = replace(journal.fault, status=Status.HEALTHY)
 
     journal.decide()
 

@@ -13,7 +13,7 @@ import pytest
 import sample_reports
 from healthy_verdict import report_of, says_open
 
-from minimizer.engine import pipeline
+from minimizer.engine import fold, pipeline
 from minimizer.engine.between import exact_runs, search
 from minimizer.engine.between.answer import Answer, Found
 from minimizer.engine.between.search import BetweenGraphs
@@ -111,14 +111,14 @@ def test_a_job_that_is_ended_early_says_what_it_was_doing(
 
 
 @pytest.mark.parametrize("status", [Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL])
-def test_a_verdict_outlives_what_comes_after_it(status: Status) -> None:
+def test_a_verdict_outlives_what_comes_after_it(tmp_path: Path, status: Status) -> None:
     report = Report(status=status, summary="So it is.")
-    end(report, Status.PARTIAL, Reason.BUDGET, "Stopped.")
+    end(Journal(FolderSink(tmp_path), report, Clock(60)), Status.PARTIAL, Reason.BUDGET, "Stopped.")
     assert (report.status, report.reason, report.summary) == (status, None, "So it is.")
 
 
 def test_what_was_announced_and_turns_out_to_be_chance_is_taken_back(job: Job) -> None:
-    job.report.failure = Failure(kind=Kind.WRONG_OUTPUT)
+    job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT))
     settle(Settled(Status.FAILED, Reason.NONDETERMINISTIC, "Eager differs from eager."), NO_ANSWER, job.journal)
     assert job.report.failure is None
 
@@ -137,7 +137,7 @@ def test_a_repro_of_an_earlier_run_stays_only_where_this_one_may_go_on_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Status, reason: Reason | None, stays: bool
 ) -> None:
     def ended(job: Job, disk: object) -> None:
-        job.report.status, job.report.reason = status, reason
+        job.journal.fault = replace(job.journal.fault, status=status, reason=reason)
 
     monkeypatch.setattr(pipeline, "run", ended)
     script, out = tmp_path / "a.py", tmp_path / "out"
@@ -155,7 +155,7 @@ def test_further_repros_of_an_earlier_run_do_not_stay_beside_a_new_repro(
     def ended(job: Job, disk: object) -> None:
         job.journal.show("repro.py", b"# new\n")
         job.journal.show("repro-2.py", b"# new, without data\n")
-        job.report.status = Status.MINIMIZED
+        job.journal.fault = replace(job.journal.fault, status=Status.MINIMIZED)
 
     monkeypatch.setattr(pipeline, "run", ended)
     script, out = tmp_path / "a.py", tmp_path / "out"
@@ -183,8 +183,8 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
         monkeypatch.setattr(f"minimizer.engine.follow_up.{name}", over)
     monkeypatch.setattr(FollowUp, "_verified", lambda self, result: (*verified(self, holds), result))
     job = replace(job, settings=job.settings.model_copy(update={"toolchains": "other=/usr/bin/python3"}))
-    job.report.failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR)
-    job.report.reduction = Reduction(one_minimal=True)
+    job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))
+    job.journal.fault = replace(job.journal.fault, reduction=Reduction(one_minimal=True))
     found = Result(cast(Any, None), found=cast(Any, SimpleNamespace(program=None, oracle=None)))
     pipeline.follow(Made(found, NONE, over), parts_of(job), NONE)
     assert seen == [Step.VERIFY, Step.DIAGNOSE, Step.CODE, Step.LAYERS, Step.HEALTH, Step.COMPARE, Step.FURTHER]
@@ -195,7 +195,7 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
 def verified(follow_up: FollowUp, verification: Verification) -> tuple[Verification, list[str]]:
     """A step that says so."""
     with follow_up.journal.step(Step.VERIFY):
-        follow_up.report.verification = verification
+        follow_up.journal.fault = replace(follow_up.journal.fault, verification=verification)
     return verification, []
 
 
@@ -204,14 +204,13 @@ def test_the_issue_is_written_beside_the_report_and_goes_where_nobody_should_fil
 ) -> None:
     def ended(job: Job, disk: object) -> None:
         found = sample_reports.value()
-        for name in ("status", "failure", "verification"):
-            setattr(job.report, name, getattr(found, name))
+        job.journal.fault = fold.fault_of(found)
         job.journal.repro = sample_reports.REPRO
 
     script, out = tmp_path / "a.py", tmp_path / "out"
     script.write_text("import torch\n")
     for stays in (True, False):
-        healthy = lambda job, disk: end(job.report, Status.HEALTHY, Reason.BUDGET, "")  # noqa: E731
+        healthy = lambda job, disk: end(job.journal, Status.HEALTHY, Reason.BUDGET, "")  # noqa: E731
         monkeypatch.setattr(pipeline, "run", ended if stays else healthy)
         minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
         assert (out / "issue.md").exists() == stays
@@ -235,8 +234,8 @@ def test_a_larger_budget_goes_on_from_where_the_time_ended(
     stays: bool,
 ) -> None:
     def ended(job: Job, disk: object) -> None:
-        job.report.status, job.report.reason = status, reason
-        job.report.reduction = Reduction(one_minimal=is_minimal)
+        job.journal.fault = replace(job.journal.fault, status=status, reason=reason)
+        job.journal.fault = replace(job.journal.fault, reduction=Reduction(one_minimal=is_minimal))
         job.journal.sink.artifact(CHECKPOINT, b"{}")
 
     script, out = tmp_path / "a.py", tmp_path / "out"
@@ -330,10 +329,12 @@ def test_a_fault_between_graphs_without_a_repro_is_partial(
     job: Job, monkeypatch: pytest.MonkeyPatch, repro: Any
 ) -> None:
     """And has its workaround at once; with a repro, one is looked for when that is verified."""
-    job.report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
+    job.journal.fault = replace(
+        job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
+    )
     monkeypatch.setattr(BetweenGraphs, "repro", lambda self, found: repro)
     asked: list[Any] = []
-    monkeypatch.setattr(BetweenGraphs, "look_for_workaround", lambda self, found: asked.append(found))
+    monkeypatch.setattr(BetweenGraphs, "workaround", lambda self, found: asked.append(found))
     found = pipeline.reduce_between(parts_of(job), Answer(cast(Any, Found)))
     if repro is not None:
         assert (isinstance(found, Made), asked) == (True, [])
@@ -349,7 +350,9 @@ def test_a_script_whose_own_check_fails_is_reduced_by_that_where_nothing_else_ca
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def repro(between: BetweenGraphs, found: Any) -> None:
-        job.report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
+        job.journal.fault = replace(
+            job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
+        )
 
     monkeypatch.setattr(BetweenGraphs, "repro", repro)
     assert pipeline.reduce_between(parts_of(job), Answer(cast(Any, Found), failed_check="AssertionError")) is None
@@ -469,12 +472,14 @@ def test_a_child_that_goes_away_takes_no_confirmed_failure_with_it(
     """The graphs are looked at all the same; a workaround needs to know how the failure came about."""
 
     def repro(between: BetweenGraphs, found: Any) -> None:
-        job.report.failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism=mechanism)
+        job.journal.fault = replace(
+            job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism=mechanism)
+        )
         raise ChildFailed("the child is gone")
 
     monkeypatch.setattr(BetweenGraphs, "repro", repro)
     if mechanism is not None:
-        monkeypatch.setattr(BetweenGraphs, "look_for_workaround", lambda self, found: None)
+        monkeypatch.setattr(BetweenGraphs, "workaround", lambda self, found: None)
     found = pipeline.reduce_between(parts_of(job), Answer(cast(Any, Found)))
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)

@@ -184,12 +184,12 @@ def test_a_graph_whose_holder_is_gone_leaves_the_question_open() -> None:
 class Overwriting:
     """A Python level that says its own of the failure, and then breaks off."""
 
-    def __init__(self, report: Report, error: Exception) -> None:
-        self._report, self._error = report, error
+    def __init__(self, journal: Journal, error: Exception) -> None:
+        self._journal, self._error = journal, error
 
     def repro(self, otherwise: object) -> None:
-        self._report.failure = Failure(kind=Kind.RUNTIME_ERROR, signature="another")
-        self._report.reduction = None
+        another = Failure(kind=Kind.RUNTIME_ERROR, signature="another")
+        self._journal.fault = replace(self._journal.fault, failure=another, reduction=None)
         raise self._error
 
 
@@ -199,9 +199,11 @@ def test_a_repro_is_not_lost_to_the_attempt_at_a_nicer_one(
 ) -> None:
     failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, signature="sin")
     report = routes.report
-    report.failure, report.reduction = failure, Reduction(nodes_before=9, nodes_after=2)
+    routes.journal.fault = replace(
+        routes.journal.fault, failure=failure, reduction=Reduction(nodes_before=9, nodes_after=2)
+    )
     before = report.model_copy(deep=True)
-    monkeypatch.setattr(routes, "_python_level", lambda: Overwriting(report, error))
+    monkeypatch.setattr(routes, "_python_level", lambda: Overwriting(routes.journal, error))
     result = Kept()
 
     if isinstance(error, Cancelled):

@@ -57,11 +57,14 @@ def case_at(call: int) -> Case:
 def job(tmp_path: Path) -> Iterator[tuple[Routes, FollowUp]]:
     """A job whose fault between graphs is in the third call, and has a verified repro."""
     (tmp_path / "a.py").write_text("import torch\n")
-    report = Report(status=Status.MINIMIZED, summary="between", verification=HOLDS, reduction=Reduction(lines_after=2))
-    report.failure = Failure(
-        kind=Kind.WRONG_OUTPUT, message="lost", signature="between graphs", mechanism="lost_mutation"
+    report = Report(
+        status=Status.MINIMIZED,
+        summary="between",
+        failure=Failure(kind=Kind.WRONG_OUTPUT, message="lost", signature="between graphs", mechanism="lost_mutation"),
+        culprits=[Culprit(what="a change of entries that is lost")],
+        reduction=Reduction(lines_after=2),
+        verification=HOLDS,
     )
-    report.culprits = [Culprit(what="a change of entries that is lost")]
     journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
     journal.repro = BETWEEN
     journal.show("repro.py", BETWEEN.encode())
@@ -84,17 +87,22 @@ def seen(
         routes.journal.repro = OF_GRAPH
         routes.journal.show("repro.py", OF_GRAPH.encode())
         routes.journal.show("repro.zip", b"with its data")
-        routes.report.failure = Failure(kind=found.signature.kind, message=found.message, signature="in a graph")
-        routes.report.culprits = [Culprit(ops=["aten.relu"], module="blocks.1")]
-        routes.report.reduction = Reduction(lines_after=9, nodes_after=1, one_minimal=True)
+        routes.journal.fault = replace(
+            routes.journal.fault,
+            failure=Failure(kind=found.signature.kind, message=found.message, signature="in a graph"),
+        )
+        routes.journal.fault = replace(routes.journal.fault, culprits=(Culprit(ops=["aten.relu"], module="blocks.1"),))
+        routes.journal.fault = replace(
+            routes.journal.fault, reduction=Reduction(lines_after=9, nodes_after=1, one_minimal=True)
+        )
         return Made(Result(Repro(source=OF_GRAPH, lines=9, kind=found.signature.kind, evidence="")), None)
 
     def read_code(follow_up: FollowUp, result: Result) -> None:
-        follow_up.report.generated_code = sample_reports.kernel()
+        follow_up.journal.fault = replace(follow_up.journal.fault, generated_code=sample_reports.kernel())
 
     def verify(follow_up: FollowUp, result: Result) -> Result:
-        follow_up.report.verification = HOLDS
-        follow_up.report.status, follow_up.report.summary = Status.MINIMIZED, "graph"
+        follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+        follow_up.journal.fault = replace(follow_up.journal.fault, status=Status.MINIMIZED, summary="graph")
         return result
 
     monkeypatch.setattr(Triage, "run", lambda self: case)
@@ -158,7 +166,7 @@ def test_a_graph_that_fails_earlier_is_the_job_s(job: tuple[Routes, FollowUp], m
 def test_a_graph_s_repro_is_the_job_s_where_there_is_no_other(
     job: tuple[Routes, FollowUp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job[0].report.verification, job[0].report.status = None, Status.PARTIAL
+    job[0].journal.fault = replace(job[0].journal.fault, verification=None, status=Status.PARTIAL)
     job[0].journal.show_instead({})
 
     report = seen(job, monkeypatch, case_at(2))

@@ -23,7 +23,7 @@ from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region, cut
-from minimizer.engine.secondary import NO_TIME, Found, _fold, _is_holder, _name, other_roots, write_further
+from minimizer.engine.secondary import NO_TIME, Found, _is_holder, culprits, listed_with_the_first, named, write_further
 from minimizer.engine.survey.cases import Case
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Layer, LayerVerdict
@@ -67,26 +67,25 @@ def test_equal_regions_that_fail_are_one_entry_and_those_like_the_culprits_own_n
     heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
     tail = Region(40, 42, "norm", "Norm")
     culprit = Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"])
-    others = other_roots(
+    first, *others = culprits(
         located(
             *blocks, *heads, tail, layers=(layer("layers.3", "good"), layer("layers.12", "good"), layer("x", "good"))
         ),
         culprit,
     )
     assert [other.module_name for other in others] == ["heads 0 and 1", "norm"]
-    assert culprit.instances is not None
-    assert culprit.others == "fails by itself too in layers 1 to 11, and not in layers.12"
+    assert first.others == "fails by itself too in layers 1 to 11, and not in layers.12"
 
 
 def test_what_is_the_same_fault_goes_from_the_entry_it_was_known_by() -> None:
     culprit = Culprit(module="layers.0.act", nodes=["relu"], ops=["aten.relu"])
     heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
-    report = Report(culprits=[culprit, *other_roots(located(*heads), culprit)])
-    _fold(report, Region(37, 38, "heads.1.act", "ReLU"))
-    assert [known.module_name for known in report.culprits] == ["layers.0.act", "heads.0 (Head)"]
-    assert culprit.others == "the same in heads.1 (act)" or culprit.others == "the same in heads.1.act"
-    _fold(report, Region(36, 37, "heads.0.act", "ReLU"))
-    assert [known.module_name for known in report.culprits] == ["layers.0.act"]
+    known = listed_with_the_first(culprits(located(*heads), culprit), Region(37, 38, "heads.1.act", "ReLU"))
+    assert [one.module_name for one in known] == ["layers.0.act", "heads.0 (Head)"]
+    assert known[0].others == "the same in heads.1.act"
+    last = listed_with_the_first(known, Region(36, 37, "heads.0.act", "ReLU"))
+    assert [one.module_name for one in last] == ["layers.0.act"]
+    assert last[0].others == "the same in heads 0 and 1 (act)" and culprit.instances is None
 
 
 def found_beside(
@@ -153,9 +152,7 @@ def test_a_fault_that_there_is_no_time_to_reduce_is_named_before_the_search_ends
     assert [node.target for node in other.program.nodes] == left
     with pytest.raises(BudgetExceeded):
         next(search)
-    report = Report()
-    _name(report, other)
-    (entry,) = report.culprits
+    (entry,) = named((), other)
     assert entry.what == NO_TIME
     assert entry.further
     assert entry.nodes == (["v3"] if len(left) == 1 else [])
@@ -163,12 +160,11 @@ def test_a_fault_that_there_is_no_time_to_reduce_is_named_before_the_search_ends
 
 def test_an_entry_of_equal_modules_stays_where_there_is_no_time_for_one_of_them() -> None:
     heads = [Region(36 + n, 37 + n, f"heads.{n}", "Head") for n in range(2)]
-    report = Report(culprits=other_roots(located(*heads), Culprit(module="norm", nodes=["relu"], ops=["aten.relu"])))
+    _, *others = culprits(located(*heads), Culprit(module="norm", nodes=["relu"], ops=["aten.relu"]))
     program = chain(["a", "b"])
     nodes = tuple(replace(node, module="heads.0", module_class="Head") for node in program.nodes)
     one = replace(program, nodes=nodes)
-    _name(report, Unreduced(one, one))
-    assert [known.module_name for known in report.culprits] == ["heads 0 and 1"]
+    assert [known.module_name for known in named(others, Unreduced(one, one))] == ["heads 0 and 1"]
 
 
 def test_what_comes_down_to_the_first_culprit_once_more_is_its_place() -> None:

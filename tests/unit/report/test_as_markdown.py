@@ -85,7 +85,8 @@ def test_the_report_begins_with_two_sentences() -> None:
 
 def test_several_operators_are_said_to_fail_together_only_where_that_was_shown() -> None:
     report = full()
-    report.culprits[0].nodes, report.culprits[0].ops = ["full", "softmax"], ["aten.full", "aten._softmax"]
+    names = {"nodes": ["full", "softmax"], "ops": ["aten.full", "aten._softmax"]}
+    report.culprits[0] = report.culprits[0].model_copy(update=names)
     together = (
         "These operations fail only together: `aten.full`, `aten._softmax` in `blocks.7.activation`, and Inductor"
     )
@@ -284,7 +285,7 @@ def test_what_only_ran_beside_the_culprit_is_not_named() -> None:
     text = render(report, script_name="a.py", repro=REPRO)
     assert "The culprit is register_hook and a graph break" in text.splitlines()[0]
     assert "aten.mul" not in text
-    report.culprits[0].nodes = ["mul"]
+    report.culprits[0] = report.culprits[0].model_copy(update={"nodes": ["mul"]})
     assert "The culprit is `aten.mul`" in render(report, script_name="a.py", repro=REPRO).splitlines()[0]
 
 
@@ -298,7 +299,7 @@ def test_warnings_of_the_machine_are_no_part_of_what_the_repro_says() -> None:
     text = render(report, script_name="a.py", repro=REPRO)
     assert "printed:\n\n```text\nexpected 1\nactual   2\n```" in text
     assert report.failure is not None
-    report.failure.traceback = f"{cuda}Fatal Python error: Segmentation fault"
+    report.failure = report.failure.model_copy(update={"traceback": f"{cuda}Fatal Python error: Segmentation fault"})
     text = render(report, script_name="a.py", repro=REPRO)
     assert "Fatal Python error" in text and "CUDA_HOME" not in text
 
@@ -359,7 +360,7 @@ def test_what_a_repro_does_is_promised_only_where_it_was_seen() -> None:
     report = full()
     assert promise in render(report, script_name="a.py", repro=REPRO)
     assert report.verification is not None
-    report.verification.failed_same = 0
+    report.verification = report.verification.model_copy(update={"failed_same": 0})
     assert promise not in render(report, script_name="a.py", repro=REPRO)
     report.verification = None
     assert promise not in render(report, script_name="a.py", repro=REPRO)
@@ -368,10 +369,12 @@ def test_what_a_repro_does_is_promised_only_where_it_was_seen() -> None:
 def test_one_of_a_kind_is_no_plural() -> None:
     report = full()
     assert report.reduction is not None and report.verification is not None
-    report.reduction.trials = report.reduction.cache_hits = 1
+    report.reduction = report.reduction.model_copy(update={"trials": 1, "cache_hits": 1})
     report.checked = Checked(frames=1, graphs=1, calls=1, calls_made=1, backward=1)
-    report.verification.runs = report.verification.failed_same = 1
-    report.culprits[0].local_error = Error(max_abs=1.0, mismatched=1, elements=1)
+    report.verification = report.verification.model_copy(update={"runs": 1, "failed_same": 1})
+    report.culprits[0] = report.culprits[0].model_copy(
+        update={"local_error": Error(max_abs=1.0, mismatched=1, elements=1)}
+    )
     text = render(report, script_name="a.py", repro=REPRO)
     for said in (
         "1 trial of smaller programs in 41 s, 1 answer from",
@@ -442,7 +445,7 @@ def test_minimal_is_said_of_what_was_shown_to_be(
     level: Literal["dynamo", "python"], is_done: bool, heading: str, shown: str
 ) -> None:
     report = full()
-    report.culprits[0].ops = ["aten.relu", "aten.sum"]
+    report.culprits[0] = report.culprits[0].model_copy(update={"ops": ["aten.relu", "aten.sum"]})
     report.reduction = Reduction(level=level, nodes_before=9, nodes_after=2, lines_after=14, one_minimal=is_done)
     text = render(report, script_name="a.py", repro=REPRO)
     assert f"## {heading}\n" in text and shown in text

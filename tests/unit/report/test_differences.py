@@ -35,7 +35,7 @@ def test_the_innermost_layer_that_was_measured_stands_for_the_culprits() -> None
         Layer(path="blocks.4.act", order=1, phase="backward", local_error=7.0, verdict="bad"),
     ]
     assert differences(report)[0].words.startswith("1.65 in the script's layer blocks.4, ")
-    report.layers[0].cls = "Block"
+    report.layers[0] = report.layers[0].model_copy(update={"cls": "Block"})
     assert differences(report)[0].words.startswith("1.65 in the script's layer blocks.4 (Block), ")
 
 

@@ -69,9 +69,8 @@ def test_nothing_of_the_users_program_or_environment_is_in_it(make: Callable[[],
 def test_what_is_too_long_for_a_link_loses_idle_settings_and_outer_frames_and_says_where_they_are() -> None:
     report = sample_reports.compile_error()
     assert report.failure is not None
-    report.failure.traceback = sample_reports.STACK.replace(
-        "_the_whole_graph_", "_the_whole_graph_that_dynamo_has_traced_"
-    )
+    longer = sample_reports.STACK.replace("_the_whole_graph_", "_the_whole_graph_that_dynamo_has_traced_")
+    report.failure = report.failure.model_copy(update={"traceback": longer})
     found = issue(report)
     assert "`simdlen = 1`" not in found.body and "`fallback_by_default`" in found.body
     assert "lines before" in found.body and "KeyError: 'buf1'\n```" in found.body
@@ -103,7 +102,7 @@ def test_the_file_can_be_pasted_as_it_is() -> None:
     """Title and labels stand in comments, which GitHub does not show, and which no title can end."""
     report = sample_reports.compile_error()
     assert report.failure is not None
-    report.failure.message = "KeyError: --> <script> `x` /home/ada/x.py\nmore"
+    report.failure = report.failure.model_copy(update={"message": "KeyError: --> <script> `x` /home/ada/x.py\nmore"})
     found = issue(report)
     first, second, *_ = found.text.splitlines()
     assert first == "<!-- Title: [inductor] torch.relu fails to compile: KeyError: script `x` x.py -->"
@@ -115,8 +114,15 @@ def test_a_further_fault_is_none_of_its_issue() -> None:
     """It has a repro, and an issue, of its own."""
     report = sample_reports.value()
     said = "fails by itself too: repro-2.py"
-    other = Culprit(module="head", nodes=["tanh"], ops=["aten.tanh"], what=said, further=True, repro="repro-2.py")
-    other.generated_code = sample_reports.kernel().model_copy(update={"kernel": "cpp_fused_tanh_0"})
+    other = Culprit(
+        module="head",
+        nodes=["tanh"],
+        ops=["aten.tanh"],
+        what=said,
+        further=True,
+        repro="repro-2.py",
+        generated_code=sample_reports.kernel().model_copy(update={"kernel": "cpp_fused_tanh_0"}),
+    )
     alone, report.culprits = issue(report), [*report.culprits, other]
     assert issue(report) == alone
     text = render(report, script_name="model.py", repro=REPRO)
@@ -127,7 +133,7 @@ def test_a_further_fault_is_none_of_its_issue() -> None:
 def test_a_long_title_is_cut() -> None:
     report = sample_reports.compile_error()
     assert report.failure is not None
-    report.failure.message = f"KeyError: {'many words ' * 50}"
+    report.failure = report.failure.model_copy(update={"message": f"KeyError: {'many words ' * 50}"})
     assert len(issue(report).title) < 100 and issue(report).title.endswith(" words...")
 
 
@@ -194,18 +200,19 @@ def test_generated_code_is_folded_and_the_first_to_be_left_out() -> None:
     assert "torch.ops.aten.relu.default" in folded and "Attached" not in found.body
     assert "/home/ada" not in found.body
 
-    report.generated_code.aten += "\n# and so on" * 600
+    code = report.generated_code
+    code = report.generated_code = code.model_copy(update={"aten": code.aten + "\n# and so on" * 600})
     graphless = issue(report)
     assert "cpp_fused_relu_0" in graphless.body and "torch.ops.aten.relu" not in graphless.body
     assert "Attached: `report.md`" in graphless.body
 
-    report.generated_code.code += "\n// and so on" * 600
+    code = report.generated_code = code.model_copy(update={"code": code.code + "\n// and so on" * 600})
     excerpt = issue(report)
     check_form(excerpt)
     (kernel,) = re.findall(r"(?s)```cpp\n(.*?)```", excerpt.body)
     assert kernel.count("\n") == 7 and "// <-- the culprit" in kernel and "void" not in kernel
 
-    report.generated_code.marked = list(range(1, 600))
+    report.generated_code = code.model_copy(update={"marked": list(range(1, 600))})
     long = issue(report)
     check_form(long)
     assert "Generated code" not in long.body and "Attached: `report.md`" in long.body
@@ -229,7 +236,7 @@ def test_what_is_not_known_is_said() -> None:
 def test_a_script_that_fails_by_several_things_at_once_is_called_a_script() -> None:
     report = sample_reports.crash()
     assert report.failure is not None
-    report.failure.message = "the process died by SIGSEGV"
+    report.failure = report.failure.model_copy(update={"message": "the process died by SIGSEGV"})
     report.culprits = [Culprit(what="torch.sgn and ZeroTensor input")]
     found = issue(report)
     assert found.title == "[inductor] a script with torch.sgn and ZeroTensor input crashes (SIGSEGV)"
@@ -239,7 +246,7 @@ def test_a_script_that_fails_by_several_things_at_once_is_called_a_script() -> N
 def test_what_a_backend_raises_instead_of_the_failure_is_said() -> None:
     report = sample_reports.crash()
     assert report.failure is not None
-    report.failure.stage = Stage.AOT_AUTOGRAD
+    report.failure = report.failure.model_copy(update={"stage": Stage.AOT_AUTOGRAD})
     error = "RuntimeError: Unable to cast 1 to Tensor"
     report.ladder = [
         Rung(backend="eager", outcome="passes", seconds=1),

@@ -318,7 +318,7 @@ def test_a_further_fault_has_its_repro_and_its_generated_code_on_the_page(client
 def test_what_a_repro_ends_with_is_said_of_one_that_was_verified(client: FlaskClient, hands: Hands, seen: str) -> None:
     report = minimized_report()
     assert report.verification is not None
-    report.verification.failed_same = 3 if seen == "failed" else 0
+    report.verification = report.verification.model_copy(update={"failed_same": 3 if seen == "failed" else 0})
     changes = {"verification": None} if seen == "never run" else {}
     hands.artifact("repro.py", b"x = 1\n")
     if seen != "running":
@@ -417,7 +417,9 @@ def test_nothing_is_to_be_filed_where_no_repro_holds(client: FlaskClient, hands:
 
 def test_figures_on_the_page_say_of_what_they_are(client: FlaskClient, hands: Hands) -> None:
     report = minimized_report()
-    report.culprits[0].local_error = Error(max_abs=1.0, mismatched=1, elements=1)
+    report.culprits[0] = report.culprits[0].model_copy(
+        update={"local_error": Error(max_abs=1.0, mismatched=1, elements=1)}
+    )
     report.layers = [Layer(path="blocks.7", order=0, local_error=1.03, verdict="bad")]
     report.health = Health(compile_seconds=121.9, is_crowded=True, untimed="other processes used the cores")
     hands.finish(report)
@@ -628,7 +630,7 @@ def test_a_job_whose_time_was_up_can_go_on_for_longer(client: FlaskClient, store
 def test_a_verified_repro_that_may_shrink_can_go_on_for_longer(client: FlaskClient, hands: Hands) -> None:
     report = minimized_report()
     assert report.reduction is not None
-    report.reduction.one_minimal = False
+    report.reduction = report.reduction.model_copy(update={"one_minimal": False})
     hands.finish(report)
     assert re.findall(r'name="budget" value="(\d+)"', client.get(f"/jobs/{hands.claim.job_id}").text)
 
@@ -637,7 +639,7 @@ def test_a_script_is_not_called_minimal(client: FlaskClient, hands: Hands) -> No
     """Of a script it is tried whether a statement can be taken out, no more."""
     report = minimized_report()
     assert report.reduction is not None
-    report.reduction.level = "python"
+    report.reduction = report.reduction.model_copy(update={"level": "python"})
     hands.artifact("repro.py", b"x = 1\n")
     hands.finish(report)
     page = client.get(f"/jobs/{hands.claim.job_id}").text
@@ -686,7 +688,9 @@ def test_a_culprit_in_another_file_of_a_project_marks_nothing_in_the_script(
     sent = send_zip(client, {"train/run.py": "import layers.act\n", "train/layers/act.py": "\n"}, main="train/run.py")
     job = store.job(sent.headers["Location"].rpartition("/")[2])
     report = minimized_report()
-    report.culprits[0].source = Source(file=file, line=5, code="return torch.relu(x)")
+    report.culprits[0] = report.culprits[0].model_copy(
+        update={"source": Source(file=file, line=5, code="return torch.relu(x)")}
+    )
     Hands(store, job).finish(report)
     page = client.get(f"/jobs/{job.id}").text
     assert f"{file}, line 5" in page

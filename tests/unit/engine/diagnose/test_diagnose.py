@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from minimizer.engine.diagnose.paste import Pasted
 from minimizer.engine.diagnose.sets import Answer, Seen, Setting
 from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.workaround import Change, Tried, first_that_helps
+from minimizer.engine.findings import Diagnosed
 from minimizer.engine.journal import Journal
 from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded
@@ -75,7 +75,11 @@ class Original:
 def folded(patient: Patient, report: Report, out: Path) -> None:
     """Diagnose the failure of a report, which takes what is found."""
     journal = Journal(FolderSink(out), report, Clock(900))
-    diagnose(patient, fold.failing(report), journal, seconds=60, keep=partial(fold.diagnosed, report))
+
+    def keep(found: Diagnosed) -> None:
+        journal.fault = fold.diagnosed(journal.fault, found)
+
+    diagnose(patient, fold.failing(journal.fault, report.environment), journal, seconds=60, keep=keep)
 
 
 @pytest.fixture

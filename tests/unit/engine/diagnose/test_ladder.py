@@ -238,15 +238,14 @@ class Slow(Scripted):
 
 
 def test_a_check_of_time_leaves_no_reduction_behind(tmp_path: Path) -> None:
-    level, report = python_level(tmp_path, Slow({}))
+    level, report = python_level(tmp_path, Slow({}), Report(failure=Failure(kind=Kind.CRASH)))
     (tmp_path / "script.py").write_text("import time\nassert time.perf_counter() < limit\n")
-    report.reduction = None
     assert level.repro(Settled(Status.PARTIAL, Reason.DISPUTED, "Only time.", kind=Kind.WRONG_OUTPUT)) is None
     assert (report.reduction, report.also_seen) == (None, [])
 
 
-def python_level(folder: Path, executor: Scripted) -> tuple[PythonLevel, Report]:
+def python_level(folder: Path, executor: Scripted, report: Report | None = None) -> tuple[PythonLevel, Report]:
     (folder / "script.py").write_text(CALLS)
-    report = Report(failure=Failure(kind=Kind.CRASH), reduction=Reduction(level="python", nodes_before=1))
+    report = report or Report(failure=Failure(kind=Kind.CRASH), reduction=Reduction(level="python", nodes_before=1))
     journal = Journal(FolderSink(folder / "out"), report, Clock(600))
     return PythonLevel(cast(Executor, executor), folder / "script.py", [], journal, jobs=1), report

@@ -11,6 +11,7 @@ import pytest
 from minimizer.engine.child.environment import Place
 from minimizer.engine.clock import Clock
 from minimizer.engine.emit import Repro
+from minimizer.engine.findings import Fault
 from minimizer.engine.fold import compared
 from minimizer.engine.journal import Journal
 from minimizer.engine.verify.other_torches import compare
@@ -54,8 +55,7 @@ def test_the_repro_runs_in_every_interpreter(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
     journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
-    compared(report, compare(REPRO, None, place, toolchains, journal, jobs=2))
-    found = report.versions
+    found = compared(Fault(), compare(REPRO, None, place, toolchains, journal, jobs=2), "2.13.0+cpu").versions
     assert [(v.name, v.torch, v.outcome) for v in found] == [
         ("this job's", "2.13.0+cpu", "fails"),
         ("old", "2.11.0", "passes"),
