@@ -159,7 +159,7 @@ _VALUES = (
     ),
     Excuse(
         "random_replaced", "values",
-        "Random numbers are drawn by eager's generator in compiled code too: Inductor's own generator is not looked at",
+        "Random numbers are drawn by eager's generator in compiled code too: of Inductor's own only dtype, shape and device are looked at",
         "the same seed draws other numbers under Inductor",
     ),
     Excuse(

@@ -58,8 +58,9 @@ class Undefined(TorchDispatchMode):
             written = self._written(name, args, kwargs)
         result = func(*args, **kwargs)
         with contextlib.suppress(RuntimeError):
-            if name in CONVERSIONS and isinstance(result, Tensor):
-                self._converted(tensors(args)[-1], result)
+            sources = tensors(args)  # none where a plain number is converted, as under forward-mode differentiation
+            if name in CONVERSIONS and isinstance(result, Tensor) and sources:
+                self._converted(sources[-1], result)
             elif written is not None:
                 self._overwritten(result, *written)
         return result

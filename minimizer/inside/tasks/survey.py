@@ -96,6 +96,8 @@ class Survey:
             stops_at_layout=request.layout,
             each=self._each,
         )
+        self._replaces_random = False
+        """Whether compiled code draws eager's random numbers only because it is compared."""
         self._attempts: Attempts | None = None
         self._children = Children()
         self._error: BaseException | None = None
@@ -231,6 +233,10 @@ class Survey:
         if graph.random:
             # Makes inductor draw eager's random numbers, so that the graph can be compared. Never reset, since a backward is
             # compiled later, when the script gets there.
+            self._replaces_random = self._replaces_random or not torch._inductor.config.fallback_random
+            graph.draws_by_inductor = self._replaces_random and "backend" not in state.compile_kwargs(
+                graph.backend, None
+            )
             torch._inductor.config.fallback_random = True
             self._coverage.excuses.excuse("random_replaced", f"graph {graph.index}")
         graph.eager_seconds = time.monotonic() - begun

@@ -53,6 +53,8 @@ class CapturedGraph:
         """Why a call could not be compared; empty if none failed to be."""
         self.eager_seconds = 0.0
         self.random = False
+        self.draws_by_inductor = False
+        """Whether it draws random numbers, by Inductor's own generator where nothing watches it."""
         self.backwards_given_up = 0
         """Compared calls that were dropped before their backward came (see `backwards.MOST_BACKWARD`)."""
         self.eager_error: BaseException | None = None

@@ -22,6 +22,7 @@ from ..referee import referee, steadiness
 from ..referee.call import Call, Function, GradientCall, Side
 from ..values import snapshot
 from ..values.device import settle
+from . import own_random
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
 from .each_instance import EachInstance
@@ -157,11 +158,28 @@ class Comparer:
         is_passed_by = verdict.layout_only and not self._stops_at_layout and self._told.knows_layout_of(graph)
         if verdict.fault and not is_passed_by:
             self._fails(graph, number, call, verdict)
+        elif graph.draws_by_inductor and graph.compared == [number]:
+            self._judge_own_random(graph, number, call, expected)
         self._told.suspect(graph, number, verdict)
         if verdict.note:
             self._told.note(verdict.note)
         with contextlib.suppress(Exception):  # only a figure in the report: no verdict depends on it
             self._coverage.largest.look(graph.module.graph, expected, actual, verdict)
+
+    def _judge_own_random(self, graph: CapturedGraph, number: int, call: Call, expected: Side) -> None:
+        """Judge what Inductor's own random operators return at the first call of a graph, and hold it if that is of another dtype or shape."""
+        call = replace(call, random=False)
+        try:
+            actual = own_random.differing_side(graph.module, call, expected)
+            if actual is None:
+                return
+            verdict = referee.judge(call, expected, actual)
+        except Exception as error:
+            self._told.note(f"graph {graph.index}, with Inductor's own random numbers: {type(error).__name__}: {error}")
+            return
+        if verdict.fault and not verdict.layout_only:
+            with own_random.in_use():  # the state that the held call is described with
+                self._fails(graph, number, call, verdict)
 
     def _fails(self, graph: CapturedGraph, number: int, call: Call, verdict: referee.Verdict) -> None:
         """Hold a call that fails, or count it."""

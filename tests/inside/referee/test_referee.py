@@ -218,6 +218,21 @@ def test_an_operator_of_the_scripts_own_is_not_taken_for_one_of_pytorchs() -> No
         assert judged(put, inputs, lambda *given: put(*given) + (torch.arange(6) == 1)).fault
 
 
+def test_a_graph_that_converts_plain_numbers_can_be_judged() -> None:
+    """As one does that differentiates forward over reverse: ``0.05 * y`` comes as a conversion of 0.05."""
+    graphs: list[Function] = []
+
+    def keep(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> Function:
+        graphs.append(graph)
+        return graph
+
+    x = torch.arange(4.0).reshape(2, 2)
+    torch.compile(torch.func.hessian(lambda x: 0.05 * (x - torch.eye(2)).square().sum()), backend=keep)(x)
+    (graph,) = graphs
+    assert judged(graph, [x], lambda x: [result + 1 for result in graph(x)]).fault
+    assert not judged(graph, [x], graph).fault
+
+
 def test_a_conversion_of_what_the_type_holds_has_one_result() -> None:
     limits = torch.tensor([-128.9, 126.9, 0.0])
     assert judged(lambda x: x.to(torch.int8), [limits], lambda x: x.round().clamp(-128, 127).to(torch.int8)).fault

@@ -115,6 +115,44 @@ def test_gradients_behind_dropout_are_checked(child: Executor, home: Path) -> No
     assert "torch._inductor.config.fallback_random = True" in found.program["setup"]
 
 
+WIDE_DRAW = """
+import torch
+from torch._inductor import decomposition
+
+def drawn(x, **options):
+    return torch.rand(x.shape{})
+
+decomposition.extra_random_decomps[torch.ops.aten.rand_like.default] = drawn
+decomposition.fast_random_decomps.cache_clear()
+compiled = torch.compile(lambda x: torch.rand_like(x))
+for _ in range(2):
+    compiled(torch.ones(3, dtype=torch.float16))
+"""
+
+
+@pytest.mark.fault_behind("random_replaced")
+def test_inductors_own_random_numbers_are_looked_at_for_their_dtype(child: Executor, home: Path) -> None:
+    """Their values cannot be compared, and a wrong dtype shows only where eager's are not put in their place."""
+    found = held(survey(child, script(home, WIDE_DRAW.format(""))))
+    assert found.failure.kind == "wrong_metadata"
+    assert found.failure.verdict is not None
+    assert [(one.where, one.what) for one in found.failure.verdict.differences] == [("output[0]", "dtype")]
+    assert found.program is not None and "fallback_random" not in found.program["setup"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [("", ", dtype=x.dtype"), ("import torch._inductor.config\ntorch._inductor.config.fallback_random = True\n", "")],
+    ids=["the dtype is right", "the script asks for eager's"],
+)
+def test_inductors_own_random_numbers_that_are_right_or_not_asked_for_are_no_fault(
+    child: Executor, home: Path, settings: str, dtype: str
+) -> None:
+    answer = finished(survey(child, script(home, settings + WIDE_DRAW.format(dtype))))
+    assert answer.exception is None
+    assert (answer.checked.calls, answer.notes) == (2, [])
+
+
 def test_a_backward_that_does_not_compile_is_held(child: Executor, home: Path) -> None:
     text = """
         import torch

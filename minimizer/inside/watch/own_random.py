@@ -1,0 +1,64 @@
+"""What Inductor's own random operators return: their values are of another stream than eager's, their dtype, shape and device are not.
+
+Values are compared with eager's random numbers in compiled code (``fallback_random``), which keeps Inductor's decompositions of random
+operators from being used. So a graph that draws is also traced with them, on fake tensors. Only where that gives something else than
+eager did is it compiled as a script compiles it, and run.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._inductor import config
+from torch._inductor.decomposition import select_decomp_table
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_map
+
+from ..graph.graphs import copy_graph
+from ..referee.call import Call, Side
+from ..values import snapshot
+from ..values.rounding import tensors
+
+
+def in_use() -> AbstractContextManager[None]:
+    """Inside, compiled code draws by Inductor's own generator."""
+    return config.patch(fallback_random=False)
+
+
+def differing_side(module: fx.GraphModule, call: Call, expected: Side) -> Side | None:
+    """The side that Inductor compiles with its own random operators, where a result has another dtype, shape or device than eager's.
+
+    None where they are equal, and where the graph cannot be traced on fake tensors.
+
+    Raises:
+        Exception: whatever compiled code raises.
+    """
+    with in_use():
+        try:
+            seen = _described(_traced(module, call))
+        except Exception:  # sizes that depend on values, operators that have no decomposition for fake tensors
+            return None
+        if seen == _described(expected.result):
+            return None
+        inputs = snapshot.clone(list(call.inputs))
+        with call.started():
+            compiled = torch._inductor.compile(fx.GraphModule(module, copy_graph(module.graph)), inputs)
+            result = compiled(*inputs)
+    return Side(type(expected.result)(result) if isinstance(expected.result, tuple | list) else result, inputs)
+
+
+def _traced(module: fx.GraphModule, call: Call) -> Any:
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    inputs = tree_map(lambda value: mode.from_tensor(value) if isinstance(value, Tensor) else value, list(call.inputs))
+    with call.switches.applied(), torch.no_grad(), mode:
+        traced = make_fx(module, decomposition_table=select_decomp_table())(*inputs)
+    (output,) = traced.graph.find_nodes(op="output")
+    return tree_map(lambda node: node.meta["val"] if isinstance(node, fx.Node) else node, output.args[0])
+
+
+def _described(values: Any) -> list[tuple[torch.dtype, tuple[int, ...], str]]:
+    return [(tensor.dtype, tuple(tensor.shape), tensor.device.type) for tensor in tensors(values)]
