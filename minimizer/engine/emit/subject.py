@@ -102,8 +102,11 @@ class Subject:
 def may_copy(program: Program, details: Details) -> bool:
     """Whether clones of mutated inputs serve as well as fresh inputs.
 
-    Not if the inputs themselves are compared, if they must be leaves, or if a clone has other strides.
+    Not if the inputs themselves are compared, if they must be leaves, if a clone has other strides, or if they may share a storage, as
+    those can that are read from a file.
     """
+    if sum(item.golden is not None for item in program.inputs) > 1:
+        return False
     if details.keys() & {"alias_of", "input"} or not set(details.get("mutated", ())) <= set(program.outputs):
         return False
     metas = [i.meta for i in program.inputs if i.meta is not None]

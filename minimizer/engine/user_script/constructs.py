@@ -20,6 +20,8 @@ GRADIENT = re.compile(r"\.backward$|^torch\.autograd\.(grad|backward)$")
 TRANSFORM = re.compile(r"^torch\.(func\.\w+|vmap)$")
 KEPT = {"create_graph": "gradient that is differentiated again", "retain_graph": "second gradient through one graph"}
 """Arguments of a gradient that keep its graph, and what for."""
+USUAL = ("__init__", "__new__", "__call__")
+"""Special methods that nearly every class has."""
 DONATED, DONATED_BUFFERS = re.compile(r"\bdonated\b"), "second gradient through a graph whose buffers were donated"
 
 
@@ -46,9 +48,12 @@ def construct_of(tree: ast.Module, message: str = "") -> Construct | None:
 
 
 def context_of(tree: ast.Module) -> Construct | None:
-    """The transform or context of torch's that is left around what a reduced script computes: no more than a hint beside an operator."""
+    """The transform or context of torch's that is left around what a reduced script computes, or a special method of its own.
+
+    No more than a hint beside an operator.
+    """
     names = imported(tree)
-    return next((found for finder in (_transforms, _contexts) for found in finder(tree, names)), None)
+    return next((found for finder in (_transforms, _contexts, _protocols) for found in finder(tree, names)), None)
 
 
 def _rules(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
@@ -104,6 +109,15 @@ def _contexts(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]
                 called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
                 if (name := full_name(called, names)).startswith("torch."):
                     yield Construct(f"`with {name}` block", block.lineno)
+
+
+def _protocols(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
+    """A special method or property of a class of the script's own, by which it answers to the language itself."""
+    for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        for method in (node for node in made.body if isinstance(node, ast.FunctionDef)):
+            if method.name.startswith("__") and method.name.endswith("__") and method.name not in USUAL:
+                is_property = any(full_name(decorator, names) == "property" for decorator in method.decorator_list)
+                yield Construct(f"{'property ' * is_property}`{made.name}.{method.name}`", method.lineno)
 
 
 def _short(name: str) -> str:

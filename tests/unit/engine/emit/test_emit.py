@@ -344,6 +344,18 @@ def test_both_sides_get_inputs_of_their_own_where_the_function_changes_them() ->
     assert "return fn(x), x" in source
 
 
+def test_inputs_that_may_share_memory_are_read_again_and_not_copied_one_by_one() -> None:
+    """A copy of a window is no window of the copy."""
+    program = Program(
+        inputs=(Input("x", tensor(8), golden="x"), Input("y", tensor(4), golden="y")),
+        nodes=(Node("c", ".mul_", (Ref("x"), 2)), Node("d", "operator.getitem", (Ref("y"), slice(3)))),
+        outputs=("d",),
+    )
+    source = written(program, details={"writes": ["x", "y"]}).source
+    assert ".clone()" not in source and "expected, actual = run(f), run(torch.compile(f))" in source
+    assert "def run(fn):\n    data = torch.load(" in source
+
+
 def test_what_was_seen_to_write_needs_no_telling_name() -> None:
     source = written(one_op(".scale"), details={"writes": ["L_x_"]}).source
     assert "expected, actual = f(x.clone()), torch.compile(f)(x)" in source

@@ -76,6 +76,12 @@ def test_a_handler_counts_inside_of_a_function() -> None:
         ("import torch\ndef f(x):\n    with torch.no_grad():\n        return x", "`with torch.no_grad` block"),
         ("import torch\nwith torch.no_grad():\n    f(x)", None),
         ("f(x)", None),
+        ("class Proxy:\n    @property\n    def __class__(self): ...\nf(Proxy())", "property `Proxy.__class__`"),
+        ("class Ring:\n    def __init__(self): ...\n    def __eq__(self, other): ...\nf(Ring())", "`Ring.__eq__`"),
+        (
+            "class Step:\n    def __init__(self): ...\n    def __call__(self): ...\n    def step(self): ...\nf(Step())",
+            None,
+        ),
     ],
 )
 def test_what_is_around_a_computation_is_a_hint(text: str, what: str | None) -> None:
