@@ -178,5 +178,10 @@ def raised_while_compiling(error: BaseException) -> bool:
 def _is_of_compiler(error: BaseException) -> bool:
     if any(kind.__module__ in COMPILER_EXCEPTIONS for kind in type(error).__mro__):
         return True
-    frames = traceback.extract_tb(error.__traceback__)
-    return any(frame.name == "_call_user_compiler" and "_dynamo" in frame.filename for frame in frames)
+    return any(_is_translating(frame) for frame in traceback.extract_tb(error.__traceback__))
+
+
+def _is_translating(frame: traceback.FrameSummary) -> bool:
+    """Whether Dynamo, in this frame, has a backend compile a graph, or translates a function and makes its guards."""
+    is_backend = frame.name == "_call_user_compiler" and "_dynamo" in frame.filename
+    return is_backend or frame.filename.endswith("torch/_dynamo/convert_frame.py")

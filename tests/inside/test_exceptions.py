@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
+from torch._dynamo import guards
 from torch._dynamo.exc import TorchDynamoException
 
 from minimizer.inside.failures import describe, raised_while_compiling
@@ -119,6 +121,19 @@ def test_the_cause_is_the_compilers_error(by: Callable[[], None]) -> None:
     assert f"It reached the script as {type(error).__module__}.{type(error).__qualname__}" in said.stack
     if by is not beside_another:
         assert "in compiled" in said.stack
+
+
+def test_an_error_of_pythons_own_kind_that_dynamo_raises_is_the_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(guards.CheckFunctionManager, "__init__", broken)
+    assert raised_while_compiling(ended(lambda: torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))))
+    monkeypatch.undo()
+    compiled = torch.compile(lambda x: [x][x.int().item()], backend="eager")
+    assert not raised_while_compiling(ended(lambda: compiled(torch.ones(1)))), (
+        "what a translated function raises is its own"
+    )
 
 
 def test_the_only_one_of_a_group_that_is_raised_again_is_the_cause() -> None:

@@ -17,6 +17,7 @@ import random
 import sys
 import threading
 import time
+import traceback
 import types
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -25,7 +26,7 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch.utils.checkpoint
-from torch._dynamo import eval_frame
+from torch._dynamo import convert_frame, eval_frame
 
 from ..places import place_of
 from ..wire import Message
@@ -188,7 +189,7 @@ class Boundaries:
             error = sys.exc_info()[1]
             raised = "result" not in held and error is not None
             roots = [*self._arguments(frame), *([("result", held["result"])] if "result" in held else [])]
-            said = {"compiled": self._translations.frames - frames, "raised": type(error) if raised else None}
+            said = {"compiled": self._translations.frames - frames, "raised": _exception(error if raised else None)}
             del held, error
             self._boundary(lane, "call", "exit", unit, number, frame, roots, said)
 
@@ -249,13 +250,13 @@ class Boundaries:
             self._boundary(lane, "backward", "entry", unit, number, frame, [])
             lane.in_backward += 1
             result: Any = None
-            raised: type | None = None
+            raised = _exception(None)
             try:
                 with self._inside(unit, "backward"):
                     result = original(*args, **kwargs)
                 return result
             except BaseException as error:
-                raised = type(error)
+                raised = _exception(error)
                 raise
             finally:
                 lane.in_backward -= 1
@@ -317,7 +318,7 @@ class Boundaries:
         else:
             look.add((n, value) for n, value in roots if n == "result" or (is_apart and n != "compiled"))
         if "raised" in event:
-            look.put("raised", _exception(event.pop("raised")))
+            look.put("raised", event.pop("raised"))
         for name, entry in modes() if is_apart else state():
             look.put(name, entry)
         if is_last and self._written is not None:
@@ -391,15 +392,19 @@ def _is_recomputed(frame: types.FrameType | None) -> bool:
     return False
 
 
-def _exception(kind: type | None) -> Entry:
+def _exception(error: BaseException | None) -> Entry:
     """The entry for a raised exception: its type name. A compiler's exception is given by its first base class outside the compiler,
-    which is what a handler can catch, and marked."""
-    if kind is None:
+    which is what a handler can catch, and marked; so is one of Python's own that is raised while Dynamo translates."""
+    if error is None:
         return {"type": "exception", "value": ""}
     own = ("torch._dynamo", "torch._inductor", "torch._functorch")
+    kind = type(error)
     name = next(base.__qualname__ for base in kind.__mro__ if not str(base.__module__).startswith(own))
     entry = {"type": "exception", "value": name}
-    return {**entry, "of": "compiler"} if kind.__qualname__ != name else entry
+    is_translating = any(
+        frame.f_code.co_filename == convert_frame.__file__ for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+    return {**entry, "of": "compiler"} if kind.__qualname__ != name or is_translating else entry
 
 
 def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:

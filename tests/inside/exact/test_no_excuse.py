@@ -355,6 +355,24 @@ def test_an_error_of_the_backend_eager_alone_is_left_to_the_graphs_and_hides_no_
     assert found is not None and (found.call, found.difference.first.path) == (3, "raised")
 
 
+def test_an_error_of_pythons_own_kind_that_dynamo_raises_is_no_lost_handler(child: Executor, home: Path) -> None:
+    """It ends the script, as any error of the compiler does."""
+    text = """
+        import torch
+        from torch._dynamo import guards
+
+        def broken(self, *args, **kwargs):
+            raise IndexError("list index out of range")
+
+        guards.CheckFunctionManager.__init__ = broken
+        f = torch.compile(lambda x: x.sin())
+        for _ in range(2):
+            f(torch.ones(2))
+    """
+    answer = compared(child, home, text)
+    assert answer.found is None and answer.runs
+
+
 def filled(parts: dict[str, str]) -> str:
     text = HANDLED
     for name, value in parts.items():

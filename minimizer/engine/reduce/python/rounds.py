@@ -47,8 +47,10 @@ def items_of(source: Source, values: ast.expr, within: frozenset[str] = frozense
     if isinstance(values, LISTS):
         is_open = any(isinstance(e, ast.Starred) for e in values.elts)
         return NO_ITEMS if is_open else Items(len(values.elts), values.elts.__getitem__)
-    if not isinstance(values, ast.Call) or not isinstance(values.func, ast.Name) or not values.args:
+    if not isinstance(values, ast.Call) or not isinstance(values.func, ast.Name):
         return NO_ITEMS
+    if not values.args and not values.keywords:
+        return _yielded(source, values.func.id)
     if values.func.id == "range":
         return _numbers(values.args)
     if values.func.id == "enumerate" and len(values.args) == 1:
@@ -59,6 +61,15 @@ def items_of(source: Source, values: ast.expr, within: frozenset[str] = frozense
         count = min(column.count for column in columns)
         return Items(count, lambda n: ast.Tuple([column.at(n) for column in columns], ast.Load()))
     return NO_ITEMS
+
+
+def _yielded(source: Source, name: str) -> Items:
+    """What a generator of the script's own yields, where it does nothing else."""
+    made = [s for s in source.statements if isinstance(s, ast.FunctionDef) and s.name == name]
+    body = made[0].body if len(made) == 1 else []
+    yielded = [s.value.value for s in body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Yield)]
+    items = [value if value is not None else ast.Constant(None) for value in yielded]
+    return Items(len(items), items.__getitem__) if body and len(items) == len(body) else NO_ITEMS
 
 
 def _numbers(arguments: Sequence[ast.expr]) -> Items:

@@ -22,6 +22,21 @@ from minimizer.engine.reduce.python import Source, reduce_script, shorter
         ),
         ("for n in range(0, 30, 10):\n    f(n)", ["f(20)"], "f(20)"),
         ("for n, (a, b) in enumerate(zip(range(3), range(9, 0, -3))):\n    f(n, a, b)", ["f(2, 2, 3)"], "f(2, 2, 3)"),
+        (
+            "def batches():\n    yield make(1), 1\nfor n, (a, b) in enumerate(batches()):\n    f(a)",
+            ["f(", "make(1)"],
+            "def batches():\n    yield (make(1), 1)\nf(make(1))",
+        ),
+        (
+            "def batches():\n    yield make(1)\n    yield make(2)\nfor a in batches():\n    f(a)",
+            ["f(", "make(2)"],
+            "def batches():\n    yield make(1)\n    yield make(2)\nf(make(1))",
+        ),
+        (
+            "def batches():\n    for a in make():\n        yield a\nfor a in batches():\n    f(a)",
+            ["f(", "yield a", "make()"],
+            None,
+        ),
         (f"for n in range({10**30}):\n    f(n)", ["f("], None),
         ("for n in range(1, 9, 0):\n    f(n)", ["f("], None),
         ("b = enumerate(b)\nfor n in b:\n    f(n)", ["f("], None),
