@@ -21,6 +21,8 @@ DEFAULT = ".default"
 """The suffix of the overload that a call without one resolves to."""
 CONDITIONAL = "torch.ops.higher_order.cond"
 FUNCTIONAL = "torch.nn.functional."
+BUILTINS = "torch._C._nn."
+"""What functions of torch.nn.functional call, mostly under the same name."""
 NAMESAKES = {
     "celu", "conv1d", "conv2d", "conv3d", "cosine_similarity", "group_norm", "layer_norm", "log_softmax", "prelu", "relu",
     "selu", "sigmoid", "softmax", "tanh",
@@ -80,6 +82,8 @@ def candidates(node: Node) -> Iterator[Node]:
     """Plainer ways to write a node, best first."""
     if (namesake := node.target.removeprefix(FUNCTIONAL)) in NAMESAKES:
         yield replace(node, target=f"torch.{namesake}")
+    if node.target.startswith(BUILTINS):
+        yield replace(node, target=node.target.replace(BUILTINS, FUNCTIONAL))
     if node.target == CONDITIONAL:
         yield replace(node, target="torch.cond")
     if namespaces_of([node.target]) and node.target.endswith(DEFAULT):
