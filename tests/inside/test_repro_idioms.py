@@ -420,7 +420,10 @@ def ended(process: subprocess.Popen[str]) -> Ended:
     return process.returncode, output
 
 
-SLOW = {"hang", "crash_of_one_call", "crash_of_overwritten_memory"}
+SLOW = {
+    "hang", "crash", "crash_of_one_call", "crash_of_overwritten_memory", "crash_where_eager_raises", "backend_by_name_of_one_call",
+    "gradient_of_one_of_several",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
