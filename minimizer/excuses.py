@@ -159,7 +159,7 @@ _VALUES = (
     ),
     Excuse(
         "random_replaced", "values",
-        "Random numbers are drawn by eager's generator in compiled code too: of Inductor's own only dtype, shape and device are looked at",
+        "Random numbers are drawn by eager's generator in compiled code too: of Inductor's own only dtype, shape and device are looked at, in the forward of graphs of at most 500 operations",
         "the same seed draws other numbers under Inductor",
     ),
     Excuse(

@@ -51,7 +51,7 @@ class Result:
 
 
 class Writer:
-    """Writes repros of a case's programs, from the failure and culprits in the report at that time."""
+    """Writes repros of a case's programs, from the failure and culprits that the journal's fault has at that time."""
 
     def __init__(self, case: Case, oracle: Oracle, journal: Journal) -> None:
         self._case, self._oracle, self._journal = case, oracle, journal

@@ -337,7 +337,7 @@ class Search:
             journal.fault = known = known.stating(stage=stage, **mechanism_of(measured.outcome.verdict))
             operators = oracle.operators(program)
             if known.reduction is not None and known.reduction.level == "dynamo":
-                known = known.counting(aot_nodes_after=len(operators))
+                journal.fault = known = known.counting(aot_nodes_after=len(operators))
             culprit = culprit_of(program, operators, measured.outcome, located.window)
             if (broken := broken_operator(program, located.window, oracle)) is not None:
                 known, culprit = known.stating(stage=Stage.CUSTOM_OP), broken.culprit(culprit, self._script)

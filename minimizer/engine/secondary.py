@@ -67,7 +67,7 @@ def write_further(
         suspects: regions known to fail in isolation, in addition to those that localization found.
         surveys: runs the script once more, for modules that share the graph.
         place: the sandbox, interpreter and folders.
-        journal: the job's record, whose report is filled in.
+        journal: the job's record, whose fault gets further culprits.
         jobs: trials in parallel.
     """
     case = found.case

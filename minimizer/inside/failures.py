@@ -21,6 +21,8 @@ MAX_CHAIN = 100
 """Most exceptions that are followed from one to the next."""
 COMPILER_EXCEPTIONS = {"torch._dynamo.exc", "torch._inductor.exc"}
 """Modules whose exception types are raised by the compiler only."""
+TRANSLATION, FAKE_KERNELS, ASSERTION = "torch/_dynamo/convert_frame.py", "torch/_subclasses/", "torch/__init__.py"
+"""Where Dynamo translates, where operators run on fake tensors meanwhile, and where `torch._assert` raises."""
 OUT_OF_MEMORY = re.compile(
     r"(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
 )
@@ -178,10 +180,19 @@ def raised_while_compiling(error: BaseException) -> bool:
 def _is_of_compiler(error: BaseException) -> bool:
     if any(kind.__module__ in COMPILER_EXCEPTIONS for kind in type(error).__mro__):
         return True
-    return any(_is_translating(frame) for frame in traceback.extract_tb(error.__traceback__))
+    frames = traceback.extract_tb(error.__traceback__)
+    is_of_backend = any(frame.name == "_call_user_compiler" and "_dynamo" in frame.filename for frame in frames)
+    return is_of_backend or raised_by_dynamo(error)
 
 
-def _is_translating(frame: traceback.FrameSummary) -> bool:
-    """Whether Dynamo, in this frame, has a backend compile a graph, or translates a function and makes its guards."""
-    is_backend = frame.name == "_call_user_compiler" and "_dynamo" in frame.filename
-    return is_backend or frame.filename.endswith("torch/_dynamo/convert_frame.py")
+def raised_by_dynamo(error: BaseException) -> bool:
+    """Whether Dynamo's own code raised an exception, of whatever type, while it translated a function or made its guards.
+
+    An ``IndexError`` of an operator that runs on fake tensors, and an assertion of `torch._assert`, come through it as they are: eager
+    raises the same.
+    """
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    begun = next((index for index, code in enumerate(codes) if code.co_filename.endswith(TRANSLATION)), None)
+    if begun is None or codes[-1].co_filename.endswith(ASSERTION):
+        return False
+    return not any(FAKE_KERNELS in code.co_filename or code.co_name == "run_node" for code in codes[begun:])

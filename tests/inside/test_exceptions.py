@@ -130,10 +130,23 @@ def test_an_error_of_pythons_own_kind_that_dynamo_raises_is_the_compilers(monkey
     monkeypatch.setattr(guards.CheckFunctionManager, "__init__", broken)
     assert raised_while_compiling(ended(lambda: torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))))
     monkeypatch.undo()
-    compiled = torch.compile(lambda x: [x][x.int().item()], backend="eager")
-    assert not raised_while_compiling(ended(lambda: compiled(torch.ones(1)))), (
-        "what a translated function raises is its own"
-    )
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        lambda x: x.sum(5),
+        lambda x: x[99],
+        lambda x: torch._assert(x.dim() > 2, "too few"),
+        lambda x: [x][x.int().item()],
+    ],
+    ids=["dimension", "index", "assertion", "list"],
+)
+def test_an_error_that_eager_raises_as_well_is_the_functions_own(does: Callable[[torch.Tensor], object]) -> None:
+    """Dynamo passes these on as they are, through its own frames."""
+    x = torch.ones(1)
+    raised = ended(lambda: torch.compile(does, backend="eager")(x))
+    assert type(raised) is type(ended(lambda: does(x))) and not raised_while_compiling(raised)
 
 
 def test_the_only_one_of_a_group_that_is_raised_again_is_the_cause() -> None:

@@ -112,7 +112,7 @@ def _contexts(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]
 
 
 def _protocols(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
-    """A special method or property of a class of the script's own, by which it answers to the language itself."""
+    """A special method of a class of the script's own, which may be a property, by which it answers to the language itself."""
     for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         for method in (node for node in made.body if isinstance(node, ast.FunctionDef)):
             if method.name.startswith("__") and method.name.endswith("__") and method.name not in USUAL:

@@ -17,7 +17,6 @@ import random
 import sys
 import threading
 import time
-import traceback
 import types
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -26,8 +25,9 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch.utils.checkpoint
-from torch._dynamo import convert_frame, eval_frame
+from torch._dynamo import eval_frame
 
+from ..failures import raised_by_dynamo
 from ..places import place_of
 from ..wire import Message
 from .lanes import Lane, Lanes
@@ -401,10 +401,7 @@ def _exception(error: BaseException | None) -> Entry:
     kind = type(error)
     name = next(base.__qualname__ for base in kind.__mro__ if not str(base.__module__).startswith(own))
     entry = {"type": "exception", "value": name}
-    is_translating = any(
-        frame.f_code.co_filename == convert_frame.__file__ for frame, _ in traceback.walk_tb(error.__traceback__)
-    )
-    return {**entry, "of": "compiler"} if kind.__qualname__ != name or is_translating else entry
+    return {**entry, "of": "compiler"} if kind.__qualname__ != name or raised_by_dynamo(error) else entry
 
 
 def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:

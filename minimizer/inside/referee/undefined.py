@@ -58,9 +58,10 @@ class Undefined(TorchDispatchMode):
             written = self._written(name, args, kwargs)
         result = func(*args, **kwargs)
         with contextlib.suppress(RuntimeError):
-            sources = tensors(args)  # none where a plain number is converted, as under forward-mode differentiation
-            if name in CONVERSIONS and isinstance(result, Tensor) and sources:
-                self._converted(sources[-1], result)
+            if name in CONVERSIONS and isinstance(result, Tensor):
+                # None where a plain number is converted, as under forward-mode differentiation.
+                for source in tensors(args)[-1:]:
+                    self._converted(source, result)
             elif written is not None:
                 self._overwritten(result, *written)
         return result

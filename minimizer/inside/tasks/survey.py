@@ -31,6 +31,7 @@ from ..referee.call import Call, Function
 from ..values import snapshot
 from ..values.capturing import WHY_CAPTURED, is_capturing
 from ..values.device import settle
+from ..watch import own_random
 from ..watch.attempts import Attempts
 from ..watch.captured import CapturedGraph
 from ..watch.children import Children
@@ -234,9 +235,7 @@ class Survey:
             # Makes inductor draw eager's random numbers, so that the graph can be compared. Never reset, since a backward is
             # compiled later, when the script gets there.
             self._replaces_random = self._replaces_random or not torch._inductor.config.fallback_random
-            graph.draws_by_inductor = self._replaces_random and "backend" not in state.compile_kwargs(
-                graph.backend, None
-            )
+            graph.draws_by_inductor = self._replaces_random and own_random.is_used_by(graph.backend)
             torch._inductor.config.fallback_random = True
             self._coverage.excuses.excuse("random_replaced", f"graph {graph.index}")
         graph.eager_seconds = time.monotonic() - begun

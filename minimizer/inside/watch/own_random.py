@@ -18,10 +18,20 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
 
+from ..graph import state
 from ..graph.graphs import copy_graph
 from ..referee.call import Call, Side
 from ..values import snapshot
 from ..values.rounding import tensors
+
+MOST_NODES = 500
+"""Operations of a graph that is traced: about three seconds."""
+
+
+def is_used_by(backend: Any) -> bool:
+    """Whether a backend is Inductor, and its options do not ask for eager's random numbers."""
+    asked = state.compile_kwargs(backend, None)
+    return "backend" not in asked and "fallback_random" not in asked.get("options", "")
 
 
 def in_use() -> AbstractContextManager[None]:
@@ -29,25 +39,31 @@ def in_use() -> AbstractContextManager[None]:
     return config.patch(fallback_random=False)
 
 
-def differing_side(module: fx.GraphModule, call: Call, expected: Side) -> Side | None:
-    """The side that Inductor compiles with its own random operators, where a result has another dtype, shape or device than eager's.
+def gives_otherwise(module: fx.GraphModule, call: Call, expected: Side) -> bool:
+    """Whether a result, traced with Inductor's own random operators, has another dtype, shape or device than eager's.
 
-    None where they are equal, and where the graph cannot be traced on fake tensors.
+    False also where the graph cannot be traced on fake tensors, or is too large.
+    """
+    if len(module.graph.nodes) > MOST_NODES:
+        return False
+    try:
+        with in_use():
+            return _described(_traced(module, call)) != _described(expected.result)
+    except Exception:  # sizes that depend on values, operators that have no decomposition for fake tensors
+        return False
+
+
+def compiled_side(module: fx.GraphModule, backend: Any, call: Call, expected: Side) -> Side:
+    """The side that Inductor compiles with its own random operators.
 
     Raises:
-        Exception: whatever compiled code raises.
+        Exception: whatever the compiler or compiled code raises.
     """
-    with in_use():
-        try:
-            seen = _described(_traced(module, call))
-        except Exception:  # sizes that depend on values, operators that have no decomposition for fake tensors
-            return None
-        if seen == _described(expected.result):
-            return None
-        inputs = snapshot.clone(list(call.inputs))
-        with call.started():
-            compiled = torch._inductor.compile(fx.GraphModule(module, copy_graph(module.graph)), inputs)
-            result = compiled(*inputs)
+    options = {name: value for name, value in (getattr(backend, "config", None) or {}).items() if "." not in name}
+    inputs = snapshot.clone(list(call.inputs))
+    with in_use(), call.started():
+        graph = fx.GraphModule(module, copy_graph(module.graph))
+        result = torch._inductor.compile(graph, inputs, options=options)(*inputs)
     return Side(type(expected.result)(result) if isinstance(expected.result, tuple | list) else result, inputs)
 
 

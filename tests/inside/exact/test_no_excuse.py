@@ -369,8 +369,24 @@ def test_an_error_of_pythons_own_kind_that_dynamo_raises_is_no_lost_handler(chil
         for _ in range(2):
             f(torch.ones(2))
     """
-    answer = compared(child, home, text)
-    assert answer.found is None and answer.runs
+    answer = compared(child, home, textwrap.dedent(text))
+    assert (answer.found, answer.aside) == (None, "a run of the script ended early (runtime_error)")
+
+
+def test_an_error_that_eager_raises_as_well_ends_no_comparison(child: Executor, home: Path) -> None:
+    text = """
+        import torch
+
+        f = torch.compile(lambda x: x.sum(5))
+        for _ in range(2):
+            try:
+                f(torch.ones(2))
+            except IndexError:
+                pass
+        torch.compile(lambda x: x + 1)(torch.ones(2))
+    """
+    answer = compared(child, home, textwrap.dedent(text))
+    assert (answer.found, answer.ended, answer.aside) == (None, "", "")
 
 
 def filled(parts: dict[str, str]) -> str:

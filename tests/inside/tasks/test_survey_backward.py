@@ -140,15 +140,22 @@ def test_inductors_own_random_numbers_are_looked_at_for_their_dtype(child: Execu
     assert found.program is not None and "fallback_random" not in found.program["setup"]
 
 
+BY_OPTION = WIDE_DRAW.replace("torch.rand_like(x))", 'torch.rand_like(x), options={{"fallback_random": True}})')
+
+
 @pytest.mark.parametrize(
-    ("settings", "dtype"),
-    [("", ", dtype=x.dtype"), ("import torch._inductor.config\ntorch._inductor.config.fallback_random = True\n", "")],
-    ids=["the dtype is right", "the script asks for eager's"],
+    "text",
+    [
+        WIDE_DRAW.format(", dtype=x.dtype"),
+        f"import torch._inductor.config\ntorch._inductor.config.fallback_random = True\n{WIDE_DRAW.format('')}",
+        BY_OPTION.format(""),
+    ],
+    ids=["the dtype is right", "the script asks for eager's", "an option asks for eager's"],
 )
 def test_inductors_own_random_numbers_that_are_right_or_not_asked_for_are_no_fault(
-    child: Executor, home: Path, settings: str, dtype: str
+    child: Executor, home: Path, text: str
 ) -> None:
-    answer = finished(survey(child, script(home, settings + WIDE_DRAW.format(dtype))))
+    answer = finished(survey(child, script(home, text)))
     assert answer.exception is None
     assert (answer.checked.calls, answer.notes) == (2, [])
 

@@ -22,7 +22,12 @@ DEFAULT = ".default"
 CONDITIONAL = "torch.ops.higher_order.cond"
 FUNCTIONAL = "torch.nn.functional."
 BUILTINS = "torch._C._nn."
-"""What functions of torch.nn.functional call, mostly under the same name."""
+WRAPPED = {
+    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "binary_cross_entropy", "elu", "glu", "hardsigmoid", "hardswish", "hardtanh", "huber_loss",
+    "leaky_relu", "mish", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "nll_loss", "pad", "relu6", "silu", "smooth_l1_loss",
+    "soft_margin_loss",
+}  # fmt: skip
+"""Builtins that functions of torch.nn.functional call under the same name."""
 NAMESAKES = {
     "celu", "conv1d", "conv2d", "conv3d", "cosine_similarity", "group_norm", "layer_norm", "log_softmax", "prelu", "relu",
     "selu", "sigmoid", "softmax", "tanh",
@@ -82,8 +87,8 @@ def candidates(node: Node) -> Iterator[Node]:
     """Plainer ways to write a node, best first."""
     if (namesake := node.target.removeprefix(FUNCTIONAL)) in NAMESAKES:
         yield replace(node, target=f"torch.{namesake}")
-    if node.target.startswith(BUILTINS):
-        yield replace(node, target=node.target.replace(BUILTINS, FUNCTIONAL))
+    if (builtin := node.target.removeprefix(BUILTINS)) in WRAPPED:
+        yield replace(node, target=f"{FUNCTIONAL}{builtin}")
     if node.target == CONDITIONAL:
         yield replace(node, target="torch.cond")
     if namespaces_of([node.target]) and node.target.endswith(DEFAULT):

@@ -51,6 +51,8 @@ def items_of(source: Source, values: ast.expr, within: frozenset[str] = frozense
         return NO_ITEMS
     if not values.args and not values.keywords:
         return _yielded(source, values.func.id)
+    if not values.args:
+        return NO_ITEMS
     if values.func.id == "range":
         return _numbers(values.args)
     if values.func.id == "enumerate" and len(values.args) == 1:
@@ -66,7 +68,8 @@ def items_of(source: Source, values: ast.expr, within: frozenset[str] = frozense
 def _yielded(source: Source, name: str) -> Items:
     """What a generator of the script's own yields, where it does nothing else."""
     made = [s for s in source.statements if isinstance(s, ast.FunctionDef) and s.name == name]
-    body = made[0].body if len(made) == 1 else []
+    is_plain = len(made) == 1 and not made[0].decorator_list and not ast.unparse(made[0].args)
+    body = made[0].body if is_plain else []
     yielded = [s.value.value for s in body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Yield)]
     items = [value if value is not None else ast.Constant(None) for value in yielded]
     return Items(len(items), items.__getitem__) if body and len(items) == len(body) else NO_ITEMS

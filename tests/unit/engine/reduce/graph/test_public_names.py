@@ -85,12 +85,13 @@ def test_operators_of_others_and_branches_are_called_as_a_person_would() -> None
         Node("c", "torch.ops.higher_order.cond", (True, Ref("b"))),
         Node("d", "torch.ops.prims.sin.default", (Ref("c"),)),
         Node("e", "torch._C._nn.pad", (Ref("d"), (1, 1))),
+        Node("g", "torch._C._nn.upsample_nearest1d", (Ref("e"), 4)),
     )
-    program = replace(PROGRAM, nodes=nodes, outputs=("e",))
+    program = replace(PROGRAM, nodes=nodes, outputs=("g",))
 
     assert targets(publish(program, lambda programs: [True] * len(programs))) == [
         "torch.ops.lib.scale", "torch.ops.lib.scale.Tensor", "torch.cond", "torch.ops.prims.sin.default",
-        "torch.nn.functional.pad",
+        "torch.nn.functional.pad", "torch._C._nn.upsample_nearest1d",
     ]  # fmt: skip
     assert publish(program, lambda programs: [False] * len(programs)) == program
 

@@ -37,6 +37,8 @@ from minimizer.engine.reduce.python import Source, reduce_script, shorter
             ["f(", "yield a", "make()"],
             None,
         ),
+        ("for n in zip(strict=True):\n    f(n)", ["f(", "strict"], None),
+        ("def some(n=3):\n    yield n\nfor m in some():\n    f(m)", ["f(", "yield"], None),
         (f"for n in range({10**30}):\n    f(n)", ["f("], None),
         ("for n in range(1, 9, 0):\n    f(n)", ["f("], None),
         ("b = enumerate(b)\nfor n in b:\n    f(n)", ["f("], None),
