@@ -17,6 +17,7 @@ from zips import zipped
 
 from minimizer.options import Options
 from minimizer.report.culprit import Culprit, GraphNode, Layer
+from minimizer.report.examined import Checked, Health
 from minimizer.report.model import Failure, Flag, Report, Witness, Workaround
 from minimizer.store import Claim, NewJob, Store
 from minimizer.vocabulary import Kind, Reason, Role, Scope, Status
@@ -370,7 +371,7 @@ def test_what_a_reader_has_opened_or_selected_stays_so(page: Page, store: Store,
 
     hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
     report = minimized_report()
-    report.health.frames, report.health.compile_seconds = ["forward, model.py line 3: 1.00 s"], 1.0
+    report.health = Health(frames=["forward, model.py line 3: 1.00 s"], compile_seconds=1.0)
     store.put_report(hands.claim, report)
     page.goto(f"/jobs/{hands.claim.job_id}")
     page.get_by_text("Compile time by frame").click()
@@ -753,7 +754,7 @@ def test_an_error_of_the_compiler_is_told_without_riddles(page: Page, store: Sto
     report.failure = Failure(kind=Kind.COMPILE_ERROR, exception_type="KeyError", message="KeyError: 'buf1'")
     report.culprits = [Culprit(ops=ops)]
     report.layers, report.graph = [Layer(path="", order=0, verdict="bad")], nodes
-    report.checked.frames, report.health.compile_seconds = 1, 0.0
+    report.checked, report.health = Checked(frames=1), Health(compile_seconds=0.0)
     hands = Hands(store, store.submit(SCRIPT, "model.py", Options())[0])
     hands.artifact("repro.py", REPRO)
     hands.finish(report)

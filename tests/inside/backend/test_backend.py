@@ -200,9 +200,8 @@ for call in range(3):
 """
 
 
-@pytest.mark.parametrize(
-    "choice", [pytest.param(one, marks=pytest.mark.quality("slow")) for one in ("report", "raise")] + ["off"]
-)
+@pytest.mark.quality("slow")
+@pytest.mark.parametrize("choice", ["report", "raise", "off"])
 def test_the_name_is_found_and_the_program_stays_usable(choice: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM.replace("CHOICE", choice))
     (tmp_path / "path").mkdir()

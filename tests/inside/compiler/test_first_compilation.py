@@ -83,6 +83,7 @@ def test_on_a_machine_with_a_gpu_no_pattern_is_traced_before_the_fork(
     assert traced == [os.getpid()] * patterns
 
 
+@pytest.mark.quality("slow")
 def test_a_decomposition_that_a_script_adds_later_is_in_the_table(child: Executor, home: Path) -> None:
     """Inductor keeps a copy of the table, made when it first needs one."""
     text = """
