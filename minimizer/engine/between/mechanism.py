@@ -40,8 +40,10 @@ def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
         return "missed_hook"
     state = [change for change in difference.changes if _is_data(change)]
     is_held = any(change.kind != "Tensor" and change.field != "state" for change in state)
-    # Of a mutation that is lost the call itself may know; where it returns something else as well, it has gone another way.
-    takes_other_way = not is_held or (not named.lacks and any(change.is_result for change in difference.changes))
+    # Of a mutation that is lost the call itself may know. Where a name stands for another object, and something else is returned as well,
+    # the call has gone another way.
+    is_other = named.field == "alias" and any(change.is_result for change in difference.changes)
+    takes_other_way = not is_held or is_other
     if found.is_reused and found.is_cured_by_reset and takes_other_way:
         return "stale_guard"
     if "nested_compile_region" in text and runs.cures(text, found, replace(found.plan, regions=False)):

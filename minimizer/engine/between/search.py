@@ -294,17 +294,25 @@ def _evidence(text: str) -> str:
 
 
 def ways_to_show(text: str) -> Iterator[str]:
-    """The script with what a call of its last statement returns under a name, where it has none, and as it is.
+    """The script with what a call of its last statement returns under a name, where it has none, and as it is; last the items of that.
 
-    A function of the script's own that the last statement calls may itself end with a call: then that is what it returns.
+    A function of the script's own that the last statement calls may itself end with a call: then that is what it returns. What threads
+    of a pool return comes as an iterator.
     """
     returning = _returning(text)
-    for number in range(len(_last_calls(ast.parse(returning)))):
-        named = ast.parse(returning)
-        body, call = _last_calls(named)[number]
-        body[-1] = ast.Assign(targets=[ast.Name(id=OUT, ctx=ast.Store())], value=call)
-        yield ast.unparse(ast.fix_missing_locations(named)) + "\n"
+    calls = range(len(_last_calls(ast.parse(returning))))
+    yield from (_named(returning, number) for number in calls)
     yield ast.unparse(ast.parse(text)) + "\n"
+    yield from (_named(returning, number, of_items=True) for number in calls)
+
+
+def _named(text: str, number: int, *, of_items: bool = False) -> str:
+    """The script with a name for what one of the calls of its last statement returns, or for a list of that."""
+    tree = ast.parse(text)
+    body, call = _last_calls(tree)[number]
+    value = ast.Call(func=ast.Name(id="list", ctx=ast.Load()), args=[call], keywords=[]) if of_items else call
+    body[-1] = ast.Assign(targets=[ast.Name(id=OUT, ctx=ast.Store())], value=value)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def _returning(text: str) -> str:

@@ -75,6 +75,7 @@ MOVED = item("order", {"keys": "['b', 'a']"}, {"keys": "['a', 'b']"}, "OrderedDi
 MODE = item("torch.is_grad_enabled()", {"value": "True"}, {"value": "False"}, "process")
 SHORT = item("result", {"shape": "[2]", "values": "[1.0, 2.0]"}, {"shape": "[1]", "values": "[1.0]"}, "Tensor")
 SLOPE = Change("result[0]", {"type": "Tensor", "values": "[1.0]"}, {"type": "NoneType", "value": "None"})
+COUNTED = item("update.calls", {"value": "2"}, {"value": "1"}, "int")
 REBOUND = item("model.current", {"alias": "model.slow"}, {"alias": "model.fast"}, "alias")
 RAISED = item("raised", {"value": ""}, {"value": "IndexError"}, "exception")
 DRAWN = item("rng", {"state": "a"}, {"state": "b"}, "Random")
@@ -90,6 +91,7 @@ DRAWN = item("rng", {"state": "a"}, {"state": "b"}, "Random")
         (found(REBOUND, RESULT, is_reused=True), (), "", "stale_guard"),
         (found(REBOUND, is_reused=True), (), "", "lost_mutation"),
         (found(LOST, RESULT, is_reused=True), (), "", "lost_mutation"),
+        (found(COUNTED, RESULT, is_reused=True), (), "", "lost_mutation"),
         (found(RESULT, is_reused=True, is_cured=False), (), "", "wrong_constant"),
         (found(RESULT, DRAWN, is_reused=True), (), "", "stale_guard"),
         (found(RESULT), (), "", "wrong_constant"),
