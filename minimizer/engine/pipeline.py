@@ -281,7 +281,7 @@ def is_worth_witnesses(parts: Parts) -> bool:
     report = parts.job.report
     if report.status is Status.HEALTHY:
         return report.timings[Step.SURVEY] <= CHEAP_SECONDS
-    if report.verification is not None and report.verification.holds:
+    if parts.job.journal.fault.holds:
         return parts.follow_up.has_time(Step.WITNESS)
     return report.status is not Status.FAILED or report.reason is Reason.NOTHING_COMPILED
 
@@ -291,7 +291,7 @@ def hear_witnesses(parts: Parts, disk: Scratch) -> None:
     job, report = parts.job, parts.job.report
     job.journal.keep()
     testimonies = parts.follow_up.hear_witnesses()
-    if report.verification is not None and report.verification.holds:
+    if job.journal.fault.holds:
         return
     for testimony in testimonies:
         if testimony.dump is not None and testimony.sees:

@@ -110,9 +110,7 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
         kwargs["dynamic"] = repr(dynamic)
     if name in ("inductor", "minimizer"):  # our own backend is inductor with checks
         asked = getattr(backend, "kwargs", {})
-        options = getattr(backend, "config", None) or asked.get("options") or {}
-        options = {key: value for key, value in options.items() if not key.startswith("minimizer.")}
-        if options:
+        if options := inductor_options(backend):
             kwargs["options"] = f"{{{', '.join(f'{key!r}: {_option(value)}' for key, value in options.items())}}}"
         if asked.get("mode"):
             kwargs["mode"] = repr(asked["mode"])
@@ -123,6 +121,12 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
     elif path := _path_of_own(compiler):
         kwargs["backend"] = path
     return kwargs
+
+
+def inductor_options(backend: Any) -> dict[str, Any]:
+    """The ``options`` that a backend object of Inductor, or of our own, was made with; those of our own are left out."""
+    options = getattr(backend, "config", None) or getattr(backend, "kwargs", {}).get("options") or {}
+    return {key: value for key, value in options.items() if not key.startswith("minimizer.")}
 
 
 def _option(value: Any) -> str:

@@ -170,9 +170,8 @@ class Comparer:
         """Judge what Inductor's own random operators return at the first call of a graph, and hold it if that is of another dtype or shape."""
         if not own_random.gives_otherwise(graph.module, call, expected):
             return
-        call = replace(
-            call, random=False, tolerance=None
-        )  # a tolerance would decide, and the values are of another stream
+        # The script's tolerance would decide, and the values are of another stream.
+        call = replace(call, random=False, tolerance=None)
         self._line.phase("run", graph, number)
         try:
             actual = own_random.compiled_side(graph.module, graph.backend, call, expected)

@@ -30,8 +30,8 @@ MOST_NODES = 500
 
 def is_used_by(backend: Any) -> bool:
     """Whether a backend is Inductor, and its options do not ask for eager's random numbers."""
-    asked = state.compile_kwargs(backend, None)
-    return "backend" not in asked and "fallback_random" not in asked.get("options", "")
+    is_inductor = "backend" not in state.compile_kwargs(backend, None)
+    return is_inductor and not state.inductor_options(backend).get("fallback_random")
 
 
 def in_use() -> AbstractContextManager[None]:
@@ -59,7 +59,7 @@ def compiled_side(module: fx.GraphModule, backend: Any, call: Call, expected: Si
     Raises:
         Exception: whatever the compiler or compiled code raises.
     """
-    options = {name: value for name, value in (getattr(backend, "config", None) or {}).items() if "." not in name}
+    options = state.inductor_options(backend)
     inputs = snapshot.clone(list(call.inputs))
     with in_use(), call.started():
         graph = fx.GraphModule(module, copy_graph(module.graph))

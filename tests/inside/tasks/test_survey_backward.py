@@ -131,9 +131,11 @@ for _ in range(2):
 
 
 @pytest.mark.fault_behind("random_replaced")
-def test_inductors_own_random_numbers_are_looked_at_for_their_dtype(child: Executor, home: Path) -> None:
+@pytest.mark.parametrize("options", ["", ', options={"cpp.threads": 1}'])
+def test_inductors_own_random_numbers_are_looked_at_for_their_dtype(child: Executor, home: Path, options: str) -> None:
     """Their values cannot be compared, and a wrong dtype shows only where eager's are not put in their place."""
-    found = held(survey(child, script(home, WIDE_DRAW.format(""))))
+    text = WIDE_DRAW.format("").replace("torch.rand_like(x))", f"torch.rand_like(x){options})")
+    found = held(survey(child, script(home, text)))
     assert found.failure.kind == "wrong_metadata"
     assert found.failure.verdict is not None
     assert [(one.where, one.what) for one in found.failure.verdict.differences] == [("output[0]", "dtype")]
