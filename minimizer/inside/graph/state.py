@@ -125,8 +125,19 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
 
 def inductor_options(backend: Any) -> dict[str, Any]:
     """The ``options`` that a backend object of Inductor, or of our own, was made with; those of our own are left out."""
-    options = getattr(backend, "config", None) or getattr(backend, "kwargs", {}).get("options") or {}
-    return {key: value for key, value in options.items() if not key.startswith("minimizer.")}
+    return {key: value for key, value in _options(backend).items() if not key.startswith("minimizer.")}
+
+
+def leave_random_to_us(backend: Any) -> bool:
+    """Take an option of Inductor that refuses eager's random numbers out of a backend object; whether there was one."""
+    refuses = _options(backend).get("fallback_random") is False
+    if refuses:
+        del _options(backend)["fallback_random"]
+    return refuses
+
+
+def _options(backend: Any) -> dict[str, Any]:
+    return getattr(backend, "config", None) or getattr(backend, "kwargs", {}).get("options") or {}
 
 
 def _option(value: Any) -> str:

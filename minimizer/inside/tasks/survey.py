@@ -235,7 +235,8 @@ class Survey:
             # Makes inductor draw eager's random numbers, so that the graph can be compared. Never reset, since a backward is
             # compiled later, when the script gets there.
             self._replaces_random = self._replaces_random or not torch._inductor.config.fallback_random
-            graph.draws_by_inductor = self._replaces_random and own_random.is_used_by(graph.backend)
+            is_refused = state.leave_random_to_us(graph.backend)
+            graph.draws_by_inductor = (is_refused or self._replaces_random) and own_random.is_used_by(graph.backend)
             torch._inductor.config.fallback_random = True
             self._coverage.excuses.excuse("random_replaced", f"graph {graph.index}")
         graph.eager_seconds = time.monotonic() - begun

@@ -131,7 +131,11 @@ for _ in range(2):
 
 
 @pytest.mark.fault_behind("random_replaced")
-@pytest.mark.parametrize("options", ["", ', options={"cpp.threads": 1}'])
+@pytest.mark.parametrize(
+    "options",
+    ["", ', options={"cpp.threads": 1}', ', options={"fallback_random": False}'],
+    ids=["none", "another", "Inductor's own"],
+)
 def test_inductors_own_random_numbers_are_looked_at_for_their_dtype(child: Executor, home: Path, options: str) -> None:
     """Their values cannot be compared, and a wrong dtype shows only where eager's are not put in their place."""
     text = WIDE_DRAW.format("").replace("torch.rand_like(x))", f"torch.rand_like(x){options})")
@@ -151,8 +155,14 @@ BY_OPTION = WIDE_DRAW.replace("torch.rand_like(x))", 'torch.rand_like(x), option
         WIDE_DRAW.format(", dtype=x.dtype"),
         f"import torch._inductor.config\ntorch._inductor.config.fallback_random = True\n{WIDE_DRAW.format('')}",
         BY_OPTION.format(""),
+        BY_OPTION.format(", dtype=x.dtype").replace("True", "False"),
     ],
-    ids=["the dtype is right", "the script asks for eager's", "an option asks for eager's"],
+    ids=[
+        "the dtype is right",
+        "the script asks for eager's",
+        "an option asks for eager's",
+        "an option asks for Inductor's own",
+    ],
 )
 def test_inductors_own_random_numbers_that_are_right_or_not_asked_for_are_no_fault(
     child: Executor, home: Path, text: str
