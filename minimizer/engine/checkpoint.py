@@ -116,10 +116,9 @@ def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
 
 def keep_draft(repro: Repro, data: bytes | None, journal: Journal) -> None:
     """Publish a repro, so that it can be downloaded while it is being verified."""
-    journal.fault = known = journal.fault.counting(lines_after=repro.lines)
+    journal.fault = journal.fault.counting(lines_after=repro.lines)
     keep_repro(repro, data, journal)
-    assert known.reduction is not None
-    journal.event("repro", lines=repro.lines, nodes=known.reduction.nodes_after, verified=False)
+    journal.tell_repro(verified=False)
 
 
 def recorder(journal: Journal, size: int, start: Reduction) -> Callable[[HistoryStep, object], None]:

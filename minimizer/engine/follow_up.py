@@ -161,9 +161,8 @@ class FollowUp:
             result.keep(self.journal)
             complaints.clear()
             verification = check(repro)
-        self.journal.fault = known = replace(self.journal.fault, verification=verification)
-        assert known.reduction is not None
-        self.journal.event("repro", lines=repro.lines, nodes=known.reduction.nodes_after, verified=verification.holds)
+        self.journal.fault = replace(self.journal.fault, verification=verification)
+        self.journal.tell_repro(verified=verification.holds)
         return verification, complaints, result
 
     def _decide(self, result: Result) -> None:

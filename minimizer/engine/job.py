@@ -10,7 +10,6 @@ from pathlib import Path
 
 from minimizer.engine import fold
 from minimizer.engine.between.answer import Answer
-from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
@@ -21,6 +20,7 @@ from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.warden import Warden
 from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.exact import BetweenGraphs
 from minimizer.engine.patience import EXACT_SECONDS, EXACT_SHARE, HANG_AFTER, REPEAT_SECONDS
 from minimizer.engine.routes import Routes
 from minimizer.engine.survey.plain_runs import PlainRuns

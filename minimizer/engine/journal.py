@@ -116,6 +116,23 @@ class Journal:
             self.sink.event(type_, **data)
         self.log(f"{type_} {' '.join(f'{key}={value}' for key, value in data.items())}")
 
+    def announce(self, fault: Fault) -> None:
+        """Take what is known of a fault, and tell its failure."""
+        assert fault.failure is not None
+        self.fault = fault
+        self.event("failure", failure=fault.failure.model_dump(mode="json"))
+
+    def blame(self, fault: Fault) -> None:
+        """Take what is known of a fault, and tell its first culprit."""
+        self.fault = fault
+        self.event("culprit", culprit=fault.culprits[0].model_dump(mode="json"))
+
+    def tell_repro(self, *, verified: bool) -> None:
+        """Tell the size of the fault's repro."""
+        reduction = self.fault.reduction
+        assert reduction is not None
+        self.event("repro", lines=reduction.lines_after, nodes=reduction.nodes_after, verified=verified)
+
     def show(self, name: str, content: bytes) -> None:
         """Publish a file of a repro; `hide` removes those of an earlier run."""
         self._shown.add(name)

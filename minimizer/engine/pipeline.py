@@ -1,8 +1,7 @@
 """The whole story, in the order of `Step`: from a script to a verified repro, and from there to all that is worth knowing of it.
 
-`job` opens what it works with. `routes` is its middle: the ways from a failure to a repro, of which `graph_search` is the first and
-`script_search` the one for what no graph carries; `between` finds and reduces what goes wrong where every graph is right. `follow_up`
-is its end, from the repro on. Each step leaves a valid report behind, so that the best result so far is there whenever it is stopped.
+`job` opens what it works with. `routes` is its middle: the ways from a failure to a repro, each of which searches at one of the `levels`.
+`follow_up` is its end, from the repro on. Each step leaves a valid report behind, so that the best result so far is there whenever it is stopped.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from minimizer.engine.conclude import end, settle
 from minimizer.engine.draft import Result
 from minimizer.engine.job import Job, Parts, prepared, started
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.patience import CHEAP_SECONDS, EXACT_WHOLE_SHARE, VERIFY_SECONDS
 from minimizer.engine.program.regions import Region
 from minimizer.engine.routes import NO_ANSWER, Made, Routes
 from minimizer.engine.second_fault import see_graphs
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved
 from minimizer.engine.survey.verdicts import layout_unmade
-from minimizer.engine.window_search import Unreduced
 from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, is_of_the_machine
 from minimizer.inside.questions import GivenInput, TrialRequest

@@ -24,20 +24,20 @@ from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.diagnose.trials import ProgramTrials
 from minimizer.engine.draft import Result
 from minimizer.engine.from_outcomes import mechanism_of, source_of
-from minimizer.engine.graph_search import Repeat, Search
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.graph import Repeat, Search
+from minimizer.engine.levels.script import MadeScript, PythonLevel
+from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.patience import BLAME_SHARE
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.reserve import to_verify
-from minimizer.engine.script_search import MadeScript, PythonLevel
 from minimizer.engine.survey.cases import AOT_CACHE, INDUCTOR_CACHE, Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import of_caches, unexamined
-from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
 from minimizer.report.examined import Attempt, Between, Checked
@@ -388,8 +388,7 @@ class Routes:
             reproducibility=Reproducibility(failed=1, runs=case.runs),
             **mechanism_of(case.verdict),
         )
-        self.journal.fault = replace(self.journal.fault, failure=failure)
-        self.journal.event("failure", failure=failure.model_dump(mode="json"))
+        self.journal.announce(replace(self.journal.fault, failure=failure))
 
 
 def checked_of(checked: protocol.Checked, exact: Answer) -> Checked:

@@ -114,16 +114,14 @@ class _Second:
         other = self._journal.repro if before.holds else None
         if other is not None:
             files[SECOND_FILE] = called(other, SECOND_FILE).encode()
-        self._journal.fault = known = replace(self._inner.fault, also_seen=before.also_seen)
+        self._journal.fault = replace(self._inner.fault, also_seen=before.also_seen)
         for note in self._inner.report.notes:
             self._journal.note(note)
         self._tell_of(before, has_repro=other is not None)
         self._journal.show_instead(files)
         self._journal.repro = repro
-        assert known.failure is not None and known.reduction is not None
-        self._journal.event("failure", failure=known.failure.model_dump(mode="json"))
-        lines, nodes = known.reduction.lines_after, known.reduction.nodes_after
-        self._journal.event("repro", lines=lines, nodes=nodes, verified=True)
+        self._journal.announce(self._journal.fault)
+        self._journal.tell_repro(verified=True)
         self._journal.decide()
 
     def _has_seen(self, one: AlsoSeen) -> None:

@@ -108,7 +108,7 @@ def test_a_job_whose_reduction_has_no_end_ends_in_time_with_a_verified_repro(
 
         return Reduced.by(run, problem)
 
-    monkeypatch.setattr("minimizer.engine.graph_search.reduce", endless)
+    monkeypatch.setattr("minimizer.engine.levels.graph.reduce", endless)
     (tmp_path / "home").mkdir()
     path, out = tmp_path / "home" / "script.py", tmp_path / "out"
     path.write_text(SCRIPT)

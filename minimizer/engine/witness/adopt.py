@@ -77,10 +77,8 @@ def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: C
     _adopt(found, testimony, journal)
     journal.show_instead({name: aside.artifacts[name] for name in REPROS if name in aside.artifacts})
     journal.repro = aside.artifacts[SCRIPT_FILE].decode()
-    failure, reduction = journal.fault.failure, journal.fault.reduction
-    assert failure is not None and reduction is not None
-    journal.event("failure", failure=failure.model_dump(mode="json"))
-    journal.event("repro", lines=reduction.lines_after, nodes=reduction.nodes_after, verified=True)
+    journal.announce(journal.fault)
+    journal.tell_repro(verified=True)
     return True
 
 

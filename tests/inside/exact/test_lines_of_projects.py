@@ -7,11 +7,11 @@ from textwrap import dedent
 
 import pytest
 
-from minimizer.engine.between import search
-from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels import exact
+from minimizer.engine.levels.exact import BetweenGraphs
 from minimizer.errors import ChildFailed
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
@@ -80,7 +80,7 @@ def test_the_call_is_told_by_the_users_line(
     def away(*_: object) -> None:
         raise ChildFailed("gone")
 
-    monkeypatch.setattr(search, "mechanism_of", away)
+    monkeypatch.setattr(exact, "mechanism_of", away)
     with pytest.raises(ChildFailed):
         between.repro(found)
     assert journal.report.failure is not None

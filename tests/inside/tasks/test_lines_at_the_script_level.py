@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from minimizer.engine import script_search
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels import script as script_level
+from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.reduce.graph import Reduced
 from minimizer.engine.reduce.python import Source, reduce_script
-from minimizer.engine.script_search import PythonLevel
 from minimizer.engine.survey.cases import Settled
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
@@ -44,7 +44,7 @@ def test_the_line_is_the_users(child: Executor, home: Path, tmp_path: Path, monk
     def unreduced(source: Source, **_: Any) -> Reduced[Source]:
         return reduce_script(source, check=lambda candidates: [False] * len(candidates))
 
-    monkeypatch.setattr(script_search, "reduce_script", unreduced)
+    monkeypatch.setattr(script_level, "reduce_script", unreduced)
     (home / "lines").mkdir()
     (home / "lines" / "net.py").write_text(NET)
     script = home / "lines_train.py"

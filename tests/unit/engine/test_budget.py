@@ -16,15 +16,15 @@ from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.clock import Clock
 from minimizer.engine.draft import Result
-from minimizer.engine.graph_search import UNBLAMED, UNLOCATED, Search
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.graph import UNBLAMED, UNLOCATED, Search
+from minimizer.engine.levels.script import PythonLevel
+from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.oracle.oracle import Signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.reserve import to_finish, to_verify
-from minimizer.engine.script_search import PythonLevel
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.verdicts import unexamined
-from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded
 from minimizer.inside.questions import ScriptRequest, TrialRequest
 from minimizer.report.model import Failure, Report, Reproducibility

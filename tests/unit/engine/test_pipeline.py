@@ -14,9 +14,8 @@ import sample_reports
 from healthy_verdict import report_of, says_open
 
 from minimizer.engine import fold, pipeline
-from minimizer.engine.between import exact_runs, search
+from minimizer.engine.between import exact_runs
 from minimizer.engine.between.answer import Answer, Found
-from minimizer.engine.between.search import BetweenGraphs
 from minimizer.engine.between.wrapper_effect import Effect, Side
 from minimizer.engine.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.child.bounded import parse
@@ -30,13 +29,15 @@ from minimizer.engine.emit import Repro
 from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.job import Job, Parts, prepared
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels import exact as exact_level
+from minimizer.engine.levels.exact import BetweenGraphs
+from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.oracle.oracle import verdict_signature
 from minimizer.engine.pipeline import minimize
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import NO_ANSWER, Made, Routes
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.user_script.syntax import UNPARSED
-from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.excused import excused
@@ -425,7 +426,7 @@ def healthy() -> Settled:
 
 def test_a_healthy_script_that_looks_at_the_wrapper_is_told_so(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     effect = Effect("net.steps", Side("5", "0"), Glance(key="k", sort="is_compiling", line=1))
-    monkeypatch.setattr(search, "wrapper_effect", lambda runs, text: effect)
+    monkeypatch.setattr(exact_level, "wrapper_effect", lambda runs, text: effect)
     found = pipeline.past_wrappers(healthy(), Answer(looks=6), parts_of(job))
     assert (found.status, found.reason) == (Status.FAILED, Reason.WRAPPER_EFFECT)
     assert "net.steps is 0, and 5 without torch.compile" in found.summary
@@ -441,7 +442,7 @@ def test_a_healthy_script_that_looks_at_the_wrapper_is_told_so(job: Job, monkeyp
 def test_wrappers_are_asked_for_only_where_all_else_is_healthy_and_was_compared(
     job: Job, monkeypatch: pytest.MonkeyPatch, found: Settled, answer: Answer
 ) -> None:
-    monkeypatch.setattr(search, "wrapper_effect", lambda runs, text: pytest.fail("asked"))
+    monkeypatch.setattr(exact_level, "wrapper_effect", lambda runs, text: pytest.fail("asked"))
     assert pipeline.past_wrappers(found, answer, parts_of(job)) is found
 
 
@@ -452,7 +453,7 @@ def test_a_healthy_verdict_outlives_runs_without_wrappers_that_come_to_nothing(
     def fail(runs: object, text: str) -> None:
         raise error
 
-    monkeypatch.setattr(search, "wrapper_effect", fail)
+    monkeypatch.setattr(exact_level, "wrapper_effect", fail)
     assert pipeline.past_wrappers(healthy(), Answer(looks=6), parts_of(job)).status is Status.HEALTHY
 
 

@@ -19,6 +19,7 @@ from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.localize.suspects import Answer
 from minimizer.engine.oracle.oracle import Signature, signature_of
 from minimizer.engine.program.arguments import Ref
@@ -30,7 +31,6 @@ from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.verdicts import unexamined
-from minimizer.engine.window_search import Unreduced
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.options import Options
 from minimizer.report.examined import Attempt
@@ -128,7 +128,7 @@ def test_a_suspect_that_nobody_could_confirm_is_no_failure(
     def give_up(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("minimizer.engine.window_search.first_wrong", give_up)
+    monkeypatch.setattr("minimizer.engine.levels.window.first_wrong", give_up)
     with pytest.raises(type(error)):
         routes._reduce(suspect())
     assert routes.report.failure is None
@@ -146,7 +146,7 @@ def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
     def ask(*_: object, **__: object) -> Answer:
         return answers.pop(0)
 
-    monkeypatch.setattr("minimizer.engine.window_search.first_wrong", ask)
+    monkeypatch.setattr("minimizer.engine.levels.window.first_wrong", ask)
     monkeypatch.setattr(Case, "lowered", cannot_be_traced)
     first, second = suspect(), suspect()
     routes.triage = cast(Any, Suspects(second))
@@ -164,8 +164,8 @@ def test_a_graph_that_passes_by_itself_is_not_reduced(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, call: int, said: str
 ) -> None:
     """One that failed at a later call may need what the earlier ones have left behind."""
-    monkeypatch.setattr("minimizer.engine.window_search.WindowSearch._confirmed", lambda *_: None)
-    monkeypatch.setattr("minimizer.engine.window_search.WindowSearch._lowered", lambda *_: None)
+    monkeypatch.setattr("minimizer.engine.levels.window.WindowSearch._confirmed", lambda *_: None)
+    monkeypatch.setattr("minimizer.engine.levels.window.WindowSearch._lowered", lambda *_: None)
     case = replace(suspect(), otherwise=None, call=call)
     with pytest.raises(Unreduced) as end:
         routes._reduce(case)

@@ -6,8 +6,8 @@ and with it fail in the same way. Comments and layout do not matter: a candidate
 it.
 """
 
-from minimizer.engine.reduce.python.reducer import reduce_definitions, reduce_script, reduction_of
+from minimizer.engine.reduce.python.reducer import Check, reduce_definitions, reduce_script, reduction_of
 from minimizer.engine.reduce.python.rerun import Rerun
 from minimizer.engine.reduce.python.source import Source
 
-__all__ = ["Rerun", "Source", "reduce_definitions", "reduce_script", "reduction_of"]
+__all__ = ["Check", "Rerun", "Source", "reduce_definitions", "reduce_script", "reduction_of"]

@@ -104,6 +104,11 @@ class Rerun:
         (outcome,) = self._run([self._request(text, compiled=False)])
         return outcome.ending is Ending.SAME
 
+    def shows(self, text: str, words: str) -> bool:
+        """Whether a repro ends well without the compiler, and with it as its failure demands (`has_shown_it`): clean processes decide later."""
+        _, outcome = self.failure(text)
+        return has_shown_it(outcome.exception, words) and self.ends_well(text)
+
     def observed(self, text: str) -> Outcome:
         """An eager run that observes the compiled functions: ``ops``, ``calls`` and ``unusual`` inputs."""
         (outcome,) = self._run([replace(self._request(text, compiled=False), observe=True)])
@@ -165,6 +170,18 @@ def script_signature(outcome: Outcome) -> Signature | None:
         kind = Kind.WRONG_METADATA if OF_METADATA.search(error.root_message) else Kind.WRONG_OUTPUT
         return replace(exception_signature(kind, error), message="", what=check)
     return signature_of(outcome)
+
+
+def has_shown_it(error: ExceptionInfo | None, words: str) -> bool:
+    """Whether a repro ended as its failure demands: by an exit of its own, or by an error with these words.
+
+    Exit status 125 means that the repro could not run.
+    """
+    if error is None:
+        return False
+    if error.type == "SystemExit":
+        return error.message != "125"
+    return words in f"{error.type.rpartition('.')[2]}: {error.message}"
 
 
 def _is_raised_by_script(error: ExceptionInfo | None) -> bool:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from minimizer.engine.between.assertion import Claim
-from minimizer.engine.between.search import asserted, ways_to_show
+from minimizer.engine.between.showing import asserted, ways_to_show
 
 CLAIM = Claim("out", "9", "3")
 

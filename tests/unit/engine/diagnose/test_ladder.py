@@ -14,12 +14,13 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.clock import Clock
 from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
+from minimizer.engine.diagnose.own_backend import backend_of
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.oracle.oracle import Measured, Oracle, Signature
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.reduce.python import Source
-from minimizer.engine.script_search import PythonLevel, backend_of
 from minimizer.engine.survey.cases import Settled
 from minimizer.inside.questions import ScriptRequest
 from minimizer.report.model import Failure, Reduction, Report, Reproducibility

@@ -18,7 +18,7 @@ from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.script_idioms import emit_script, in_lines
 from minimizer.engine.patience import REPRO_SECONDS
-from minimizer.engine.script_search import has_shown_it
+from minimizer.engine.reduce.python.rerun import has_shown_it
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.inside.failures import describe
 from minimizer.inside.wire import plain

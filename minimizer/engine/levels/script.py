@@ -6,7 +6,6 @@ cannot be written in public names.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,44 +13,37 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine import fold
 from minimizer.engine.call_sequence import compiled_anew
-from minimizer.engine.checkpoint import keep_draft, recorder
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.child.stacks import readable
 from minimizer.engine.diagnose import Original, Patient
-from minimizer.engine.diagnose.ladder import LADDERS, PASSES, rung, rungs, stage_of
+from minimizer.engine.diagnose.ladder import PASSES, rung, rungs, stage_of
 from minimizer.engine.diagnose.original import RerunScript, passes_needed
+from minimizer.engine.diagnose.own_backend import backend_of
 from minimizer.engine.diagnose.trials import ScriptTrials
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.header import telltale
 from minimizer.engine.emit.script_idioms import emit_script
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.text import TextLevel
 from minimizer.engine.oracle.oracle import Signature, also_seen
 from minimizer.engine.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.reduce.graph import OnStep, Reduced
-from minimizer.engine.reduce.python import Rerun, reduce_script, reduction_of
+from minimizer.engine.reduce.python import Check, Rerun, reduce_script
 from minimizer.engine.reduce.python import Source as Script
-from minimizer.engine.reduce.python.entries import is_method
-from minimizer.engine.reduce.python.seeds import seeded
-from minimizer.engine.reserve import to_finish, to_verify
+from minimizer.engine.reserve import to_verify
 from minimizer.engine.script_culprit import Observed, culprit_of, operators_in, together
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
-from minimizer.engine.user_script.bundle import Bundle, bundle
-from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.user_script.bundle import bundle
 from minimizer.engine.verify.clean_process_oracle import last_that_fails
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Source
-from minimizer.report.model import Failure, HistoryStep, Reduction, Reproducibility
+from minimizer.report.model import Failure, HistoryStep, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Step
 
-REFERENCE = "'eager'"
-"""The backend that scripts compare others with; it counts as the backend only where it is the only one."""
 LATER_CALL = "a later call of compiled code than the one it was compiled for"
-OPTIMIZE = ("torch._dynamo.optimize", "torch._dynamo.optimize_assert")
-"""Entries to the compiler whose first argument is the backend, not the function."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +65,7 @@ class MadeScript:
     """The stage to blame where that is known beforehand, and runs of the script on other backends would not show it."""
 
 
-class PythonLevel:
+class PythonLevel(TextLevel):
     """The search at the script level: reduces the user's script, or one that was ``made`` from a graph. ``rerun`` judges, by default the warm child."""
 
     def __init__(
@@ -87,14 +79,10 @@ class PythonLevel:
         made: MadeScript | None = None,
         rerun: Rerun | None = None,
     ) -> None:
-        self._script, self._args, self._journal, self._jobs = script, args, journal, jobs
+        super().__init__(script, args, journal, rerun or Rerun(executor, script), jobs=jobs)
         self._made = made
-        self._rerun = rerun or Rerun(executor, script)
-        self._bundle = Bundle("", {})
         self._raised_at: Source | None = None
         """The innermost line of the user's on the stack of the failure."""
-        self._line: int | None = None
-        """Its number in the script that is reduced."""
         self._seen: Outcome | None = None
         """The observed run of that script."""
         self.patient: Patient | None = None
@@ -127,7 +115,7 @@ class PythonLevel:
             again, _ = self._rerun.failure(script.text)
         rate = Reproducibility(failed=1 + (again is not None and target.matches(again)), runs=2)
         self._announce(target, outcome, rate)
-        reduced = self._reduce(script, target)
+        reduced = self._aimed_at(script, target)
         if otherwise.reason in (Reason.DISPUTED, Reason.UNEXPLAINED) and names_clock(reduced.text):
             # There is no failure for them to describe.
             self._journal.fault = replace(self._journal.fault, reduction=None, also_seen=())
@@ -191,25 +179,18 @@ class PythonLevel:
         elif error.source is not None:
             self._raised_at = Source.of(self._bundle.line(*error.source, name), error.library)
             self._line = self._own_line(error)
-        self._journal.fault = replace(self._journal.fault, failure=failure)
-        fold.on_device(self._journal.report, "cpu")
-        self._journal.event("failure", failure=failure.model_dump(mode="json"))
+        self._know(replace(self._journal.fault, failure=failure))
+        self._journal.announce(self._journal.fault)
 
-    def _reduce(self, script: Script, target: Signature) -> Script:
-        journal, rerun = self._journal, self._rerun
+    def _aimed_at(self, script: Script, target: Signature) -> Script:
+        rerun = self._rerun
         rerun.target = target
         rerun.backend = self._cheapest(script, target)
-        self._seen = rerun.observed(script.text)
-        operators, before = self._seen.calls, len(script.text.splitlines())
-        if self._seen.draws:
-            script = seeded(script, self._check)
-        record = recorder(journal, script.size, Reduction(level="python", nodes_before=operators, lines_before=before))
-        clock = journal.clock
-        with journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, target.kind)):
-            reduced = self._reduced(script, record)
-        reduction = reduction_of(reduced, lines_before=before, nodes_before=operators)
-        journal.fault = replace(journal.fault, reduction=reduction, also_seen=tuple(also_seen(rerun.also_seen)))
-        return reduced.best
+        self._seen = seen = rerun.observed(script.text)
+        lines = len(script.text.splitlines())
+        reduced = self._reduced(script, self._check, target.kind, lines=lines, operators=seen.calls, draws=seen.draws)
+        self._journal.fault = replace(self._journal.fault, also_seen=tuple(also_seen(rerun.also_seen)))
+        return reduced
 
     def _cheapest(self, script: Script, target: Signature) -> str | None:
         """The lowest rung of the ladder on which the script fails in the same way; None if that is its own backend, or it hangs."""
@@ -218,7 +199,7 @@ class PythonLevel:
         below = (name for name, _ in rungs(backend_of(script.text))[:-1])
         return next((name for name in below if self._rerun.fails_on(script.text, name)), None)
 
-    def _reduced(self, script: Script, record: OnStep[Script]) -> Reduced[Script]:
+    def _smallest(self, script: Script, check: Check, record: OnStep[Script]) -> Reduced[Script]:
         """Reduce the script on the cheapest backend that shows the failure; what fails only there goes on from where it failed on its own as well."""
         steps = [script]
 
@@ -227,19 +208,19 @@ class PythonLevel:
             record(step, best)
 
         def reduced(first: Script) -> Reduced[Script]:
-            return reduce_script(first, check=self._check, on_step=kept, jobs=self._jobs, watch=self._journal.watch)
+            return reduce_script(first, check=check, on_step=kept, jobs=self._jobs, watch=self._journal.watch)
 
         on_cheap = reduced(script)
         if self._rerun.backend is None:
             return on_cheap
         self._rerun.backend = None
         try:
-            if self._check([on_cheap.best])[0]:
+            if check([on_cheap.best])[0]:
                 return on_cheap
             self._journal.log(
                 "what was reduced on a lower rung of the ladder does not fail on the script's own backend"
             )
-            reached = last_that_fails(steps, self._check) or 0
+            reached = last_that_fails(steps, check) or 0
         except BudgetExceeded as error:
             if not error.is_time:
                 raise
@@ -281,8 +262,7 @@ class PythonLevel:
             culprit = Culprit(
                 ops=operators_in(seen.ops), what=self._made.what, source=self._made.source, module=self._made.module
             )
-        journal.fault = replace(journal.fault, culprits=(culprit,), reduction=reduction.counted(seen.calls))
-        journal.event("culprit", culprit=culprit.model_dump(mode="json"))
+        journal.blame(replace(journal.fault, culprits=(culprit,), reduction=reduction.counted(seen.calls)))
 
     def _own_line(self, error: ExceptionInfo | None) -> int | None:
         """The line of the script that an error comes from, by its number in what was run."""
@@ -304,64 +284,10 @@ class PythonLevel:
         stuck_in = target.where.rpartition(":")[2]
         ways = emit_script(text, fault.failure, fault.culprits, environment=environment, crash=crash, stuck_in=stuck_in)
         *readable, safe = ways
-        repro = safe
+        shown = None
         with self._until_verification(target.kind):
-            repro = next(filter(self._keeps_its_promise, readable), safe)
-        keep_draft(repro, None, self._journal)
-        return repro
-
-    def _keeps_its_promise(self, repro: Repro) -> bool:
-        """Whether a form of the repro fails as it should in a warm child: a check before clean processes decide."""
-        _, outcome = self._rerun.failure(repro.source)
-        failure = self._journal.fault.failure
-        assert failure is not None
-        return has_shown_it(outcome.exception, telltale(failure)) and self._rerun.ends_well(repro.source)
-
-
-def has_shown_it(error: ExceptionInfo | None, words: str) -> bool:
-    """Whether a repro ended as its failure demands: by an exit of its own, or by an error with the telltale words.
-
-    Exit status 125 means that the repro could not run.
-    """
-    if error is None:
-        return False
-    if error.type == "SystemExit":
-        return error.message != "125"
-    return words in f"{error.type.rpartition('.')[2]}: {error.message}"
-
-
-def backend_of(text: str) -> str | None:
-    """The backend that a script compiles with, as source text; None if it names none, or several but `REFERENCE`."""
-    tree = ast.parse(text)
-    names = imported(tree)
-    calls = {call.func: call for call in ast.walk(tree) if isinstance(call, ast.Call)}
-    named: set[str | None] = set()
-    for node in ast.walk(tree):
-        call = calls.get(node) if isinstance(node, ast.expr) else None
-        entry = full_name(node, names)
-        if entry in ("torch.compile", *OPTIMIZE):
-            named |= _backends(call, tree, comes_first=entry in OPTIMIZE)
-        elif call is not None and is_method(call.func, names):
-            named |= _backends(call, tree)
-    compared = named - {REFERENCE} or named
-    return next(iter(compared)) if len(compared) == 1 else None
-
-
-def _backends(call: ast.Call | None, tree: ast.Module, *, comes_first: bool = False) -> set[str | None]:
-    """The backends that an entry to the compiler is given, as source text; None for the default.
-
-    For a loop variable or an argument: every backend that the script spells out.
-    """
-    words = [word.value for word in call.keywords if word.arg == "backend"] if call is not None else []
-    if call is not None and comes_first:
-        words += call.args[:1]
-    if not words:
-        return {None}
-    named = ast.unparse(words[0])
-    targets = [node.target for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension)]
-    varies = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | set(map(ast.unparse, targets))
-    spelled = {repr(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in LADDERS}
-    return {*spelled} if named in varies and spelled - {REFERENCE} else {named}
+            shown = self._first_that_shows(readable, telltale(fault.failure))
+        return self._offer(shown or safe)
 
 
 def _end(target: Signature) -> str:

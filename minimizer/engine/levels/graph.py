@@ -24,6 +24,7 @@ from minimizer.engine.diagnose.operator_contract import broken_operator
 from minimizer.engine.draft import ALWAYS, Result, Writer, always
 from minimizer.engine.from_outcomes import culprit_of, mechanism_of
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.window import Unreduced, Vanishes, WindowSearch, accepted
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle, also_seen, signature_of
 from minimizer.engine.patience import BLAME_SHARE, CLIMB_SHARE, FLAKY_RUNS, WRITE_SECONDS
@@ -36,7 +37,6 @@ from minimizer.engine.reserve import to_finish, to_verify
 from minimizer.engine.secondary import Found, culprits
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
-from minimizer.engine.window_search import Unreduced, Vanishes, WindowSearch, accepted
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
@@ -341,8 +341,7 @@ class Search:
             culprit = culprit_of(program, operators, measured.outcome, located.window)
             if (broken := broken_operator(program, located.window, oracle)) is not None:
                 known, culprit = known.stating(stage=Stage.CUSTOM_OP), broken.culprit(culprit, self._script)
-            journal.fault = known = replace(known, culprits=culprits(located, culprit))
-            journal.event("culprit", culprit=known.culprits[0].model_dump(mode="json"))
+            journal.blame(replace(known, culprits=culprits(located, culprit)))
         return measured
 
     def _nondeterministic(self) -> Settled:

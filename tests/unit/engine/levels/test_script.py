@@ -13,7 +13,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
-from minimizer.engine.script_search import PythonLevel
+from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.survey.cases import Settled
 from minimizer.inside.questions import ScriptRequest
 from minimizer.report.culprit import Layer

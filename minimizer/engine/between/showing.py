@@ -1,0 +1,131 @@
+"""Forms of a script that show at its end what is wrong: by a name for what a call returns, by an exit, by an assertion."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from minimizer.engine.between.assertion import OUT, Claim
+
+DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+MOST_CALLS = 3
+"""Most calls of a last statement that are tried for an assertion of what they return."""
+CANNOT_RUN = "except Exception:\n    raise SystemExit(125)  # it cannot run here\n"
+
+
+def ways_to_show(text: str) -> Iterator[str]:
+    """The script with what a call of its last statement returns under a name, where it has none, and as it is; last the items of that.
+
+    A function of the script's own that the last statement calls may itself end with a call: then that is what it returns. What threads
+    of a pool return comes as an iterator.
+    """
+    returning = _returning(text)
+    calls = range(len(_last_calls(ast.parse(returning))))
+    yield from (_named(returning, number) for number in calls)
+    yield ast.unparse(ast.parse(text)) + "\n"
+    yield from (_named(returning, number, of_items=True) for number in calls)
+
+
+def _named(text: str, number: int, *, of_items: bool = False) -> str:
+    """The script with a name for what one of the calls of its last statement returns, or for a list of that."""
+    tree = ast.parse(text)
+    body, call = _last_calls(tree)[number]
+    value = ast.Call(func=ast.Name(id="list", ctx=ast.Load()), args=[call], keywords=[]) if of_items else call
+    body[-1] = ast.Assign(targets=[ast.Name(id=OUT, ctx=ast.Store())], value=value)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _returning(text: str) -> str:
+    """The script with what is called last in the functions of its last statement returned by them, where they return nothing."""
+    tree = ast.parse(text)
+    called = {call.func.id for _, call in _last_calls(tree) if isinstance(call.func, ast.Name)}
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef) or node.name not in called:
+            continue
+        last, returns = node.body[-1], (ast.Return, ast.Yield, ast.YieldFrom)
+        if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
+            continue
+        if not any(isinstance(inner, returns) for inner in ast.walk(node)):
+            node.body[-1] = ast.Return(value=last.value)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _last_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], ast.Call]]:
+    """Calls in the last statement whose results have no name, the outermost first, each with the block that the statement ends."""
+    body, blocks = tree.body, list[tuple[list[ast.stmt], ast.expr]]()
+    while body and isinstance(body[-1], ast.For | ast.While | ast.With | ast.Try):
+        if isinstance(body[-1], ast.For):
+            blocks.append((body, body[-1].iter))
+        body = body[-1].body
+    if body and isinstance(body[-1], ast.Expr):
+        blocks.insert(0, (body, body[-1].value))
+    calls = [(block, node) for block, value in blocks for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return [(block, call) for block, call in calls if ast.unparse(call.func) != "print"][:MOST_CALLS]
+
+
+def raising(text: str, eager: str, compiled: str) -> str | None:
+    """The script whose last ``try`` catches what only one side raises, as one that ends by it; None for others.
+
+    ``eager`` and ``compiled`` are the exceptions that a call raises, empty for none.
+    """
+    tree = ast.parse(text)
+    body = tree.body
+    while body and isinstance(body[-1], ast.For | ast.While | ast.With):
+        body = body[-1].body
+    last = body[-1] if body else None
+    if not isinstance(last, ast.Try) or not last.handlers:
+        return None
+    handler = last.handlers[0]
+    named = eager or compiled
+    if isinstance(getattr(builtins, named, None), type):
+        handler.type = ast.Name(id=named, ctx=ast.Load())
+    handler.name, handler.body, last.orelse = None, [ast.Pass()], []
+    words = f"expected {eager or 'no error'}, actual {compiled or 'no error'}"
+    said = ast.parse(f"raise SystemExit({words!r})").body
+    if compiled:
+        handler.body = said
+    else:
+        last.orelse = said
+    last.handlers, last.finalbody = [handler], []
+    return guarded(ast.unparse(ast.fix_missing_locations(tree)))
+
+
+def asserted(text: str, claim: Claim) -> str:
+    """The script with a claim at its end; what comes before it and is no definition may fail for reasons of the machine."""
+    return f"{guarded(text)}{claim.statement}\n"
+
+
+def guarded(text: str) -> str:
+    """The script, which ends with 125 where what it does, and not only defines, cannot run here."""
+    given = ast.parse(text).body
+    body = sorted(
+        given,
+        key=lambda s: 0 if isinstance(s, ast.Import | ast.ImportFrom) else 1 if _may_stand_first(s, given) else 2,
+    )
+    defined = 1 + max((i for i, s in enumerate(body) if isinstance(s, DECLARATIONS)), default=-1)
+    first = next((i for i, s in enumerate(body[:defined]) if not isinstance(s, (*DECLARATIONS, ast.Assign))), defined)
+    before, doing = body[:first], body[first:]
+    if not doing:
+        return _lines(before)
+    last, handlers, otherwise = doing[-1], "", ""
+    if isinstance(last, ast.Try) and not last.finalbody:  # one ``try`` then does for both
+        doing = [*doing[:-1], *last.body]
+        handlers = "".join(f"{ast.unparse(handler).lstrip()}\n" for handler in last.handlers)
+        otherwise = f"else:\n{_lines(last.orelse, indent=4)}" if last.orelse else ""
+    return f"{_lines(before)}try:\n{_lines(doing, indent=4)}{handlers}{CANNOT_RUN}{otherwise}"
+
+
+def _may_stand_first(statement: ast.stmt, body: Sequence[ast.stmt]) -> bool:
+    """Whether it may stand before all that is done: nothing runs where it is defined, and nothing before it has its name."""
+    if not isinstance(statement, ast.FunctionDef) or statement.decorator_list:
+        return False
+    before = body[: body.index(statement)]
+    names = {node.id for earlier in before for node in ast.walk(earlier) if isinstance(node, ast.Name)}
+    names |= {s.name for s in before if isinstance(s, ast.FunctionDef | ast.ClassDef)}
+    return statement.name not in names and not statement.args.defaults and not any(statement.args.kw_defaults)
+
+
+def _lines(statements: Sequence[ast.stmt], indent: int = 0) -> str:
+    return "".join(textwrap.indent(f"{ast.unparse(statement)}\n", " " * indent) for statement in statements)

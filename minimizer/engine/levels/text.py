@@ -1,0 +1,67 @@
+"""A level whose candidates are texts of a script: what is the same whoever judges them, trials or exact runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from minimizer.engine import fold
+from minimizer.engine.checkpoint import keep_draft, recorder
+from minimizer.engine.emit import Repro
+from minimizer.engine.findings import Fault
+from minimizer.engine.journal import Journal
+from minimizer.engine.reduce.graph import OnStep, Reduced
+from minimizer.engine.reduce.python import Check, Rerun, Source, reduction_of
+from minimizer.engine.reduce.python.seeds import seeded
+from minimizer.engine.reserve import to_finish
+from minimizer.engine.user_script.bundle import Bundle
+from minimizer.report.model import Reduction
+from minimizer.vocabulary import Kind, Step
+
+
+class TextLevel(ABC):
+    """The search for a repro among the texts of one script: announce → reduce → blame → emit. ``rerun`` runs forms of the repro."""
+
+    def __init__(self, script: Path, args: Sequence[str], journal: Journal, rerun: Rerun, *, jobs: int) -> None:
+        self._script, self._args, self._journal, self._rerun, self._jobs = script, args, journal, rerun, jobs
+        self._bundle = Bundle("", {})
+        self._line: int | None = None
+        """The line to blame in the script that is reduced, by its number there."""
+
+    def _know(self, fault: Fault) -> None:
+        """Take a failure that no graph has; that of a graph says on which device it is."""
+        self._journal.fault = fault
+        fold.on_device(self._journal.report, "cpu")
+
+    def _reduced(
+        self, script: Source, check: Check, kind: Kind, *, lines: int, operators: int = 0, draws: bool
+    ) -> Source:
+        """The smallest script that ``check`` accepts, in the time that what comes behind it leaves.
+
+        ``lines`` and ``operators`` are the size of the script at first. ``draws``: whether it draws from a random state that it may
+        not set: it gets a seed then.
+        """
+        journal, clock = self._journal, self._journal.clock
+        first = seeded(script, check) if draws else script
+        known = Reduction(level="python", nodes_before=operators, lines_before=lines)
+        with journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, kind)):
+            reduced = self._smallest(first, check, recorder(journal, first.size, known))
+        reduction = reduction_of(reduced, lines_before=lines, nodes_before=operators)
+        journal.fault = replace(journal.fault, reduction=reduction)
+        return reduced.best
+
+    @abstractmethod
+    def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:
+        """Reduce a script by the passes of this level."""
+
+    def _first_that_shows(self, forms: Iterable[Repro], words: str) -> Repro | None:
+        """The first form of the repro that fails with these words in the warm child, and not without the compiler."""
+        return next((repro for repro in forms if self._rerun.shows(repro.source, words)), None)
+
+    def _offer(self, repro: Repro) -> Repro:
+        """Publish a repro that clean processes have yet to verify."""
+        keep_draft(repro, None, self._journal)
+        return repro
