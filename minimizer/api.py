@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from minimizer.engine.coverage import Extent, healthy
+from minimizer.engine.survey.coverage import Extent, healthy
 from minimizer.errors import InvalidOption, InvalidScript, UserError
 from minimizer.from_backend import write_script
 from minimizer.options import parse_options

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+from minimizer.engine.after.conclude import settle
 from minimizer.engine.between.answer import Answer
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.protocol import Checked
-from minimizer.engine.clock import Clock
-from minimizer.engine.conclude import settle
 from minimizer.engine.journal import Journal
 from minimizer.engine.survey.cases import Settled
 from minimizer.excuses import EXCUSES

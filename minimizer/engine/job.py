@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minimizer.engine import fold
+from minimizer.engine.after.follow_up import FollowUp
 from minimizer.engine.between.answer import Answer
+from minimizer.engine.budget.patience import EXACT_SECONDS, EXACT_SHARE, HANG_AFTER, REPEAT_SECONDS
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
@@ -18,10 +20,8 @@ from minimizer.engine.child.prepare import granted, open_place
 from minimizer.engine.child.requirements import require_modules
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.warden import Warden
-from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.exact import BetweenGraphs
-from minimizer.engine.patience import EXACT_SECONDS, EXACT_SHARE, HANG_AFTER, REPEAT_SECONDS
 from minimizer.engine.routes import Routes
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import Surveys

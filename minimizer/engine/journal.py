@@ -9,9 +9,9 @@ from threading import RLock
 from typing import Any
 
 from minimizer.engine import fold
-from minimizer.engine.clock import Clock
+from minimizer.engine.budget.clock import Clock
+from minimizer.engine.budget.patience import TICK_SECONDS
 from minimizer.engine.findings import Fault
-from minimizer.engine.patience import TICK_SECONDS
 from minimizer.errors import Cancelled, Skipped
 from minimizer.report.model import Report
 from minimizer.report.stack import shortened

@@ -14,20 +14,21 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine import early_end, fold
+from minimizer.engine import fold
+from minimizer.engine.after.conclude import end, settle
+from minimizer.engine.after.second_fault import see_graphs
 from minimizer.engine.between.answer import Answer, unanswered
-from minimizer.engine.checkpoint import NAME as CHECKPOINT
+from minimizer.engine.budget.clock import Clock
+from minimizer.engine.budget.patience import CHEAP_SECONDS, EXACT_WHOLE_SHARE, VERIFY_SECONDS
 from minimizer.engine.child.scratch_disk import Scratch
-from minimizer.engine.clock import Clock
-from minimizer.engine.conclude import end, settle
-from minimizer.engine.draft import Result
 from minimizer.engine.job import Job, Parts, prepared, started
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.checkpoint import NAME as CHECKPOINT
+from minimizer.engine.levels.draft import Result
 from minimizer.engine.levels.window import Unreduced
-from minimizer.engine.patience import CHEAP_SECONDS, EXACT_WHOLE_SHARE, VERIFY_SECONDS
 from minimizer.engine.program.regions import Region
 from minimizer.engine.routes import NO_ANSWER, Made, Routes
-from minimizer.engine.second_fault import see_graphs
+from minimizer.engine.survey import early_end
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved
 from minimizer.engine.survey.verdicts import layout_unmade
 from minimizer.engine.witness.adopt import take_up

@@ -15,29 +15,30 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from minimizer.engine import cached_calls, call_sequence, fold
+from minimizer.engine import fold
 from minimizer.engine.between.answer import Answer
+from minimizer.engine.budget.patience import BLAME_SHARE
 from minimizer.engine.child import protocol
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.diagnose import Patient
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.diagnose.trials import ProgramTrials
-from minimizer.engine.draft import Result
-from minimizer.engine.from_outcomes import mechanism_of, source_of
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels import cached_calls, call_sequence
+from minimizer.engine.levels.draft import Result
+from minimizer.engine.levels.from_outcomes import mechanism_of, source_of
 from minimizer.engine.levels.graph import Repeat, Search
 from minimizer.engine.levels.script import MadeScript, PythonLevel
 from minimizer.engine.levels.window import Unreduced
-from minimizer.engine.patience import BLAME_SHARE
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.reduce.python import Rerun
-from minimizer.engine.reserve import to_verify
 from minimizer.engine.survey.cases import AOT_CACHE, INDUCTOR_CACHE, Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import of_caches, unexamined
+from minimizer.engine.verify.reserve import to_verify
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
 from minimizer.options import Options
 from minimizer.report.examined import Attempt, Between, Checked

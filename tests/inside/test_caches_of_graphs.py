@@ -8,9 +8,9 @@ from textwrap import dedent
 import pytest
 from children import script
 
-from minimizer.engine.cached_calls import without_caches
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending
+from minimizer.engine.levels.cached_calls import without_caches
 from minimizer.engine.reduce.python import Rerun
 
 HITS = dedent("""

@@ -20,12 +20,12 @@ import pytest
 from children import SECONDS, executor, place, survey, trial
 from children import script as write_script
 
+from minimizer.engine.budget.patience import CHILD_END_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Action
 from minimizer.engine.oracle.oracle import Oracle, Signature
-from minimizer.engine.patience import CHILD_END_SECONDS
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.trouble import Fault

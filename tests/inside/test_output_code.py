@@ -7,7 +7,7 @@ from pathlib import Path
 
 from children import place
 
-from minimizer.engine.clock import Clock
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.output_code import generated_code

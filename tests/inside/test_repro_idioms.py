@@ -20,7 +20,7 @@ from warm import SCRIPT, Warm
 
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Details, Repro, emit, prose
-from minimizer.engine.from_outcomes import details_of
+from minimizer.engine.levels.from_outcomes import details_of
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.outcome import Outcome
-from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.inside.questions import Request
 

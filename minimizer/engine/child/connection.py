@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minimizer.engine.budget.patience import CHILD_ANSWER_SECONDS, CHILD_END_SECONDS, CHILD_START_SECONDS
 from minimizer.engine.child import protocol, wire
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.environment import Place
@@ -23,7 +24,6 @@ from minimizer.engine.child.protocol import Phase, Ready, Stacks
 from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import CROWDED, Action, Watchdog, crowding
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
-from minimizer.engine.patience import CHILD_ANSWER_SECONDS, CHILD_END_SECONDS, CHILD_START_SECONDS
 from minimizer.engine.trouble import KILLED, Death, Fault, rule_for
 from minimizer.errors import Cancelled, ChildFailed, Unanswered, WorkerTrouble
 from minimizer.inside.questions import Question, Request

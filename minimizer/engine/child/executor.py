@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from minimizer.engine.budget.pace import Pace
+from minimizer.engine.budget.patience import CHILD_LATE_SECONDS
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.connection import Connection, Task, Watch
 from minimizer.engine.child.environment import Place
@@ -21,8 +23,6 @@ from minimizer.engine.child.protocol import End, Finished, Held, Phase, Ready
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.watchdog import Watchdog
-from minimizer.engine.pace import Pace
-from minimizer.engine.patience import CHILD_LATE_SECONDS
 from minimizer.engine.trouble import Again, Death, rule_for
 from minimizer.errors import ChildFailed, WorkerTrouble
 from minimizer.inside.questions import ExactRequest, Request, ScriptRequest, SurveyRequest, Switched, TrialRequest

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from minimizer.engine.budget.patience import HEADER_SECONDS
 from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import run_clean
-from minimizer.engine.patience import HEADER_SECONDS
 from minimizer.sandbox import COMPILER_VARIABLES, Sandbox, real_interpreter, runtime_paths
 
 USER = "minimizer"

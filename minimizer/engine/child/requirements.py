@@ -13,10 +13,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from minimizer.engine.budget.patience import IMPORTS_SECONDS
 from minimizer.engine.child.clean_process import run_clean
 from minimizer.engine.child.connection import INSIDE
 from minimizer.engine.child.environment import Place
-from minimizer.engine.patience import IMPORTS_SECONDS
 from minimizer.errors import MissingTool
 from minimizer.sandbox import found_outside
 

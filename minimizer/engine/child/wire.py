@@ -12,7 +12,7 @@ import select
 from collections import deque
 from typing import Any
 
-from minimizer.engine.patience import CHILD_WRITE_SECONDS
+from minimizer.engine.budget.patience import CHILD_WRITE_SECONDS
 
 MAX_WAITING = 256 << 20
 """Most bytes of one task's messages that wait to be taken."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from minimizer.engine.budget.patience import OPCHECK_SECONDS
 from minimizer.engine.oracle.oracle import Oracle
-from minimizer.engine.patience import OPCHECK_SECONDS
 from minimizer.engine.program.model import Program
 from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.user_script.own_operators import own_operators

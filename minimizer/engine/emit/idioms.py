@@ -17,11 +17,11 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from minimizer.engine.budget.patience import REPRO_SECONDS
 from minimizer.engine.emit.details import Details
 from minimizer.engine.emit.inputs import given
 from minimizer.engine.emit.layout import LINE
 from minimizer.engine.emit.subject import Subject
-from minimizer.engine.patience import REPRO_SECONDS
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind
 

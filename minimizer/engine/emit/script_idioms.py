@@ -14,10 +14,10 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from minimizer.engine.budget.patience import REPRO_SECONDS
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.emit.idioms import CANNOT_RUN, judged
 from minimizer.engine.emit.subject import WAIT_FOR_GPU
-from minimizer.engine.patience import REPRO_SECONDS
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind

@@ -22,20 +22,20 @@ from minimizer.engine.between.public import named_entries, with_backend
 from minimizer.engine.between.showing import MOST_CALLS, asserted, guarded, raising, ways_to_show
 from minimizer.engine.between.workaround import find_workaround
 from minimizer.engine.between.wrapper_effect import told, wrapper_effect
+from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.exact_log import Glance, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.text import TextLevel
-from minimizer.engine.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script, shorter
-from minimizer.engine.reserve import to_verify
 from minimizer.engine.survey.cases import Settled
 from minimizer.engine.user_script.bundle import bundle
 from minimizer.engine.user_script.constructs import construct_of
 from minimizer.engine.user_script.own_checks import without_checks
 from minimizer.engine.user_script.syntax import UNPARSED
+from minimizer.engine.verify.reserve import to_verify
 from minimizer.errors import BudgetExceeded
 from minimizer.report import culprit
 from minimizer.report.culprit import Culprit

@@ -16,27 +16,27 @@ from pathlib import Path
 from threading import Event
 
 from minimizer.engine import fold
-from minimizer.engine.checkpoint import Checkpoint, Keeper, restore, save
+from minimizer.engine.budget.patience import BLAME_SHARE, CLIMB_SHARE, FLAKY_RUNS, WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.ladder import cheapest, climb, on_backend
 from minimizer.engine.diagnose.operator_contract import broken_operator
-from minimizer.engine.draft import ALWAYS, Result, Writer, always
-from minimizer.engine.from_outcomes import culprit_of, mechanism_of
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.checkpoint import Checkpoint, Keeper, restore, save
+from minimizer.engine.levels.culprits import culprits
+from minimizer.engine.levels.draft import ALWAYS, Found, Result, Writer, always
+from minimizer.engine.levels.from_outcomes import culprit_of, mechanism_of
 from minimizer.engine.levels.window import Unreduced, Vanishes, WindowSearch, accepted
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle, also_seen, signature_of
-from minimizer.engine.patience import BLAME_SHARE, CLIMB_SHARE, FLAKY_RUNS, WRITE_SECONDS
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import Check, Reduced, reduce
 from minimizer.engine.reduce.graph.public_names import publish
 from minimizer.engine.reduce.python.definitions import polish
 from minimizer.engine.reduce.words import said
-from minimizer.engine.reserve import to_finish, to_verify
-from minimizer.engine.secondary import Found, culprits
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.verify.clean_process_oracle import Alone, Fails, last_that_fails
+from minimizer.engine.verify.reserve import to_finish, to_verify
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted

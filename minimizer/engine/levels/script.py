@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine.call_sequence import compiled_anew
+from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.child.stacks import readable
@@ -26,18 +26,18 @@ from minimizer.engine.emit import Repro
 from minimizer.engine.emit.header import telltale
 from minimizer.engine.emit.script_idioms import emit_script
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.call_sequence import compiled_anew
+from minimizer.engine.levels.script_culprit import Observed, culprit_of, operators_in, together
 from minimizer.engine.levels.text import TextLevel
 from minimizer.engine.oracle.oracle import Signature, also_seen
-from minimizer.engine.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, reduce_script
 from minimizer.engine.reduce.python import Source as Script
-from minimizer.engine.reserve import to_verify
-from minimizer.engine.script_culprit import Observed, culprit_of, operators_in, together
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.bundle import bundle
 from minimizer.engine.verify.clean_process_oracle import last_that_fails
+from minimizer.engine.verify.reserve import to_verify
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.model import Failure, HistoryStep, Reproducibility

@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 
 from minimizer.engine import fold
-from minimizer.engine.checkpoint import keep_draft, recorder
 from minimizer.engine.emit import Repro
 from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.checkpoint import keep_draft, recorder
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, Source, reduction_of
 from minimizer.engine.reduce.python.seeds import seeded
-from minimizer.engine.reserve import to_finish
 from minimizer.engine.user_script.bundle import Bundle
+from minimizer.engine.verify.reserve import to_finish
 from minimizer.report.model import Reduction
 from minimizer.vocabulary import Kind, Step
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minimizer.engine import fold
-from minimizer.engine.checkpoint import Checkpoint
-from minimizer.engine.from_outcomes import failure_of
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.checkpoint import Checkpoint
+from minimizer.engine.levels.from_outcomes import failure_of
 from minimizer.engine.localize.localize import Localized, find_root, localize, narrow
 from minimizer.engine.localize.suspects import Answer, Wrong, first_wrong
 from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from minimizer.engine.budget.patience import TLPARSE_SECONDS
 from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.journal import Journal
-from minimizer.engine.patience import TLPARSE_SECONDS
 from minimizer.engine.survey.runs import Surveys
 from minimizer.errors import ChildFailed
 from minimizer.report.examined import Health

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from minimizer.engine.budget.patience import LAYER_SECONDS, TABLE_SECONDS
 from minimizer.engine.child.outcome import Ending, Figures, Outcome
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.findings import Described
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.suspects import cuts
 from minimizer.engine.oracle.oracle import Oracle, signature_of
-from minimizer.engine.patience import LAYER_SECONDS, TABLE_SECONDS
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.program.regions import Region, common_module

@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from minimizer.engine.budget.patience import ESTIMATE_SECONDS, MEASURE_SECONDS
 from minimizer.engine.child import stacks
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
-from minimizer.engine.patience import ESTIMATE_SECONDS, MEASURE_SECONDS
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Program
 from minimizer.engine.trouble import KILLED, Again

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from minimizer.engine.budget.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILENCE, TIMEOUT_FACTOR
 from minimizer.engine.child.watchdog import Limits, Watchdog
-from minimizer.engine.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILENCE, TIMEOUT_FACTOR
 
 
 def trial_timeout(slowest: float) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from minimizer.engine.budget.patience import EAGER_RUNS, EAGER_RUNS_SECONDS
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.patience import EAGER_RUNS, EAGER_RUNS_SECONDS
 from minimizer.engine.survey.cases import line_of
 from minimizer.engine.survey.runs import Surveys
 

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from minimizer.engine.budget.patience import PLAIN_SECONDS
 from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.environment import Place
@@ -22,7 +23,6 @@ from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.tracebacks import Traceback, last_traceback
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.oracle.oracle import exception_signature
-from minimizer.engine.patience import PLAIN_SECONDS
 from minimizer.engine.survey.cases import Settled, is_out_of_memory, is_own_check, line_of, signal_name
 from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.engine.survey.verdicts import denied, disputed

@@ -15,15 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minimizer.engine.child import protocol
-from minimizer.engine.child.environment import Place
-from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.survey import Survey
-from minimizer.engine.child.watchdog import CROWDED, Limits, Silence, Watchdog, crowding
-from minimizer.engine.coverage import Extent
-from minimizer.engine.early_end import doing, larger
-from minimizer.engine.oracle.oracle import crash_signature
-from minimizer.engine.patience import (
+from minimizer.engine.budget.patience import (
     EAGER_SECONDS,
     FLAKY_RUNS,
     FLAKY_SECONDS,
@@ -34,6 +26,12 @@ from minimizer.engine.patience import (
     SURVEY_SECONDS,
     SURVEY_SHARE,
 )
+from minimizer.engine.child import protocol
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.survey import Survey
+from minimizer.engine.child.watchdog import CROWDED, Limits, Silence, Watchdog, crowding
+from minimizer.engine.oracle.oracle import crash_signature
 from minimizer.engine.survey.cases import (
     Case,
     checked_of,
@@ -43,6 +41,8 @@ from minimizer.engine.survey.cases import (
     lost_signature,
     missing_signature,
 )
+from minimizer.engine.survey.coverage import Extent
+from minimizer.engine.survey.early_end import doing, larger
 from minimizer.engine.survey.rank_plans import RankPlans
 from minimizer.engine.trouble import Again
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed

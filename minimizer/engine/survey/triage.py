@@ -12,12 +12,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from minimizer.engine import coverage
+from minimizer.engine.budget.patience import REPEAT_SECONDS, SURVEYS
 from minimizer.engine.child import protocol
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.oracle.oracle import exception_signature, verdict_signature
-from minimizer.engine.patience import REPEAT_SECONDS, SURVEYS
-from minimizer.engine.survey import dispute, in_eager
+from minimizer.engine.survey import coverage, dispute, in_eager
 from minimizer.engine.survey.cases import (
     Case,
     ScriptCase,

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from minimizer.engine.budget.patience import AGAIN_SECONDS
 from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.headers import NO_HEADERS, Headers, clean_environment
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
-from minimizer.engine.patience import AGAIN_SECONDS
 from minimizer.engine.reduce.python.entries import is_compiled
 from minimizer.engine.trouble import GPU_IS_FULL, KILLED, KILLED_EACH_TIME
 from minimizer.errors import WorkerTrouble

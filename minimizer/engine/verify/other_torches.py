@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from minimizer.engine.budget.patience import TORCH_ASK_SECONDS, TORCH_LEAST_SECONDS, TORCH_MOST_SECONDS
 from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import run_clean
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
-from minimizer.engine.patience import TORCH_ASK_SECONDS, TORCH_LEAST_SECONDS, TORCH_MOST_SECONDS
 from minimizer.engine.verify.clean_runs import GONE, PRESENT, Run, run_once
 from minimizer.errors import MissingTool
 from minimizer.report.examined import Version

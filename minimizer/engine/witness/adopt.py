@@ -15,9 +15,9 @@ from pathlib import Path
 
 from minimizer.engine import fold
 from minimizer.engine.aside import Aside
+from minimizer.engine.budget.patience import UPTAKE_SECONDS
 from minimizer.engine.emit import SCRIPT_FILE
 from minimizer.engine.journal import Journal
-from minimizer.engine.patience import UPTAKE_SECONDS
 from minimizer.engine.witness.minifier import STORAGES, Testimony
 from minimizer.errors import Cancelled
 from minimizer.report.model import Failure, Report, Workaround

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels import exact
 from minimizer.engine.levels.exact import BetweenGraphs

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels import script as script_level
 from minimizer.engine.levels.script import PythonLevel

@@ -7,8 +7,8 @@ from pathlib import Path
 from children import script, survey
 from surveyed import BACKENDS, finished, held
 
-from minimizer.engine.call_sequence import as_script
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.levels.call_sequence import as_script
 
 THIRD = """
 import torch

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 from children import executor, script, survey
 
+from minimizer.engine.budget.clock import Clock
+from minimizer.engine.budget.patience import HANG_AFTER
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import TRACE, examine
-from minimizer.engine.patience import HANG_AFTER
 from minimizer.engine.survey.runs import Surveys
 from minimizer.inside.watch import health
 from minimizer.report.examined import Health

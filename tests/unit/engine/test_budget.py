@@ -12,19 +12,19 @@ import pytest
 from slow_child import SlowChild, goes_by
 from toy_programs import chain
 
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Ending, Outcome
-from minimizer.engine.clock import Clock
-from minimizer.engine.draft import Result
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.draft import Result
 from minimizer.engine.levels.graph import UNBLAMED, UNLOCATED, Search
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.oracle.oracle import Signature
 from minimizer.engine.program.model import Program
-from minimizer.engine.reserve import to_finish, to_verify
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.verdicts import unexamined
+from minimizer.engine.verify.reserve import to_finish, to_verify
 from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded
 from minimizer.inside.questions import ScriptRequest, TrialRequest
 from minimizer.report.model import Failure, Report, Reproducibility
@@ -50,7 +50,7 @@ RIGHT = Outcome(ending=Ending.SAME)
 @pytest.fixture(autouse=True)
 def _on_a_quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own load is not that of the machine that they describe."""
-    monkeypatch.setattr("minimizer.engine.reserve.crowding", lambda: 1.0)
+    monkeypatch.setattr("minimizer.engine.verify.reserve.crowding", lambda: 1.0)
 
 
 def relu_is_wrong(request: TrialRequest) -> Outcome:
@@ -244,7 +244,7 @@ def test_what_is_held_back_grows_with_what_else_the_machine_has_to_do(monkeypatc
     clock = Clock(900)
     clock.pace.start = 3.0
     alone = to_verify(clock.pace, Kind.WRONG_OUTPUT)
-    monkeypatch.setattr("minimizer.engine.reserve.crowding", lambda: 2.0)
+    monkeypatch.setattr("minimizer.engine.verify.reserve.crowding", lambda: 2.0)
     assert to_verify(clock.pace, Kind.WRONG_OUTPUT) == 2 * alone
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from minimizer.engine import fold
-from minimizer.engine.clock import Clock
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.findings import Diagnosed, Fault
 from minimizer.engine.journal import Journal
 from minimizer.report.culprit import Culprit

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.engine.clock import Clock
+from minimizer.engine.budget.clock import Clock
+from minimizer.engine.budget.patience import JOB_LATE_SECONDS
 from minimizer.engine.journal import Journal
-from minimizer.engine.patience import JOB_LATE_SECONDS
 from minimizer.errors import BudgetExceeded, Cancelled
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
@@ -124,7 +124,7 @@ def test_steps_are_timed_and_told(tmp_path: Path) -> None:
 def test_a_step_that_is_taken_again_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And all steps together took as long as the job."""
     now = iter((0.0, 0.0, 0.0, 2.0, 2.0, 5.0, 5.0, 9.0, 9.0))
-    for module in ("journal", "clock"):
+    for module in ("journal", "budget.clock"):
         monkeypatch.setattr(f"minimizer.engine.{module}.time", type("Time", (), {"monotonic": lambda: next(now)}))
     report = Report()
     journal = Journal(FolderSink(tmp_path), report, Clock(60))

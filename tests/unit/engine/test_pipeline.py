@@ -14,22 +14,22 @@ import sample_reports
 from healthy_verdict import report_of, says_open
 
 from minimizer.engine import fold, pipeline
+from minimizer.engine.after.conclude import end, settle
+from minimizer.engine.after.follow_up import FollowUp
 from minimizer.engine.between import exact_runs
 from minimizer.engine.between.answer import Answer, Found
 from minimizer.engine.between.wrapper_effect import Effect, Side
-from minimizer.engine.checkpoint import NAME as CHECKPOINT
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.exact_log import Glance
 from minimizer.engine.child.outcome import Verdict
 from minimizer.engine.child.scratch_disk import Scratch
-from minimizer.engine.clock import Clock
-from minimizer.engine.conclude import end, settle
-from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
-from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.job import Job, Parts, prepared
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels import exact as exact_level
+from minimizer.engine.levels.checkpoint import NAME as CHECKPOINT
+from minimizer.engine.levels.draft import Result
 from minimizer.engine.levels.exact import BetweenGraphs
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.oracle.oracle import verdict_signature
@@ -181,7 +181,7 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
         raise BudgetExceeded("over")
 
     for name in ("diagnose", "generated_code", "describe", "examine", "compare", "write_further"):
-        monkeypatch.setattr(f"minimizer.engine.follow_up.{name}", over)
+        monkeypatch.setattr(f"minimizer.engine.after.follow_up.{name}", over)
     monkeypatch.setattr(FollowUp, "_verified", lambda self, result: (*verified(self, holds), result))
     job = replace(job, settings=job.settings.model_copy(update={"toolchains": "other=/usr/bin/python3"}))
     job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))

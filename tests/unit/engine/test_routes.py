@@ -14,10 +14,10 @@ import pytest
 from healthy_verdict import COMPARED, is_sure, report_of, says_open
 
 from minimizer.engine.between import answer as answers
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Outcome
-from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.localize.suspects import Answer

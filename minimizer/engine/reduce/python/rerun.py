@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from minimizer.engine.budget.patience import LEAST_TIMEOUT, SILENCE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.oracle.oracle import (
@@ -21,7 +22,6 @@ from minimizer.engine.oracle.oracle import (
     signature_of,
 )
 from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
-from minimizer.engine.patience import LEAST_TIMEOUT, SILENCE
 from minimizer.engine.reduce.python.seeds import holds, states
 from minimizer.engine.reduce.python.side_by_side import until_one_fails
 from minimizer.engine.reduce.python.source import Source

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.budget.pace import LATEST, Pace
 from minimizer.engine.child.connection import Connection, Life, Task
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Ready
-from minimizer.engine.pace import LATEST, Pace
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.inside.questions import TrialRequest
 from minimizer.sandbox import choose_sandbox

@@ -10,7 +10,7 @@ import pytest
 from sample_script import SCRIPT
 
 from minimizer.engine import fold
-from minimizer.engine.clock import Clock
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.diagnose import Patient, diagnose
 from minimizer.engine.diagnose.effect import Effect
 from minimizer.engine.diagnose.knobs import KNOBS, groups, turned

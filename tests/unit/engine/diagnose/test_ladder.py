@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
-from minimizer.engine.clock import Clock
 from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
 from minimizer.engine.diagnose.own_backend import backend_of
 from minimizer.engine.journal import Journal

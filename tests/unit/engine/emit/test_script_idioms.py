@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minimizer.engine.budget.patience import REPRO_SECONDS
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.script_idioms import emit_script, in_lines
-from minimizer.engine.patience import REPRO_SECONDS
 from minimizer.engine.reduce.python.rerun import has_shown_it
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.inside.failures import describe

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
-from minimizer.engine.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.survey.cases import Settled

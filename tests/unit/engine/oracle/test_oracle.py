@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from fake_child import FakeExecutor, FakeSurvey
 
+from minimizer.engine.budget.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILENCE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Difference, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
@@ -22,7 +23,6 @@ from minimizer.engine.oracle.oracle import (
     signature_of,
     verdict_signature,
 )
-from minimizer.engine.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILENCE
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.trouble import Again

@@ -24,12 +24,12 @@ from canned_surveys import (
 )
 from healthy_verdict import report_of, says_open
 
+from minimizer.engine.budget.patience import EAGER_RUNS, EAGER_SECONDS, SURVEY_PATIENCE, SURVEY_SECONDS, SURVEYS
 from minimizer.engine.child import sent_program
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.protocol import Checked, Held
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.oracle import Signature
-from minimizer.engine.patience import EAGER_RUNS, EAGER_SECONDS, SURVEY_PATIENCE, SURVEY_SECONDS, SURVEYS
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import WANTS_ARGUMENTS

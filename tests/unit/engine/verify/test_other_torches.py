@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.environment import Place
-from minimizer.engine.clock import Clock
 from minimizer.engine.emit import Repro
 from minimizer.engine.findings import Fault
 from minimizer.engine.fold import compared

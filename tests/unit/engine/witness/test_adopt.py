@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minimizer.engine.clock import Clock
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.journal import Journal
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.adopt import Unusable, take_up, write_script

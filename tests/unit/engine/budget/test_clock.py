@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from minimizer.engine.clock import Clock
-from minimizer.engine.patience import JOB_LATE_SECONDS
+from minimizer.engine.budget.clock import Clock
+from minimizer.engine.budget.patience import JOB_LATE_SECONDS
 
 
 def test_a_reserve_within_a_reserve_leaves_the_outer_one() -> None:

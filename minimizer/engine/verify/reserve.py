@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 
+from minimizer.engine.budget.pace import Pace
+from minimizer.engine.budget.patience import REPRO_SECONDS, RESERVE_MARGIN, TRIALS_TO_WRITE, VERIFY_RUNS
 from minimizer.engine.child.watchdog import crowding
-from minimizer.engine.pace import Pace
-from minimizer.engine.patience import REPRO_SECONDS, RESERVE_MARGIN, TRIALS_TO_WRITE, VERIFY_RUNS
 from minimizer.vocabulary import Kind
 
 

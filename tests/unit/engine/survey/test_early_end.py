@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.protocol import Phase
-from minimizer.engine.clock import Clock
-from minimizer.engine.early_end import doing, larger, summary
 from minimizer.engine.journal import Journal
+from minimizer.engine.survey.early_end import doing, larger, summary
 from minimizer.options import MAX_BUDGET
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, Reduction, Report

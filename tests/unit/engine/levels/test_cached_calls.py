@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from minimizer.engine.cached_calls import as_scripts, without_caches
 from minimizer.engine.child.protocol import MadeCall
+from minimizer.engine.levels.cached_calls import as_scripts, without_caches
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta, contiguous
 

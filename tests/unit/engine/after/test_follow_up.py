@@ -12,13 +12,13 @@ from typing import Any, cast
 import pytest
 import sample_reports
 
+from minimizer.engine.after.follow_up import FIRMER, MAY_SHRINK, FollowUp
+from minimizer.engine.budget.clock import Clock
+from minimizer.engine.budget.patience import CODE_SECONDS, SHARES, VERIFY_SECONDS
 from minimizer.engine.child.environment import Place
-from minimizer.engine.clock import Clock
-from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
-from minimizer.engine.follow_up import FIRMER, MAY_SHRINK, FollowUp
 from minimizer.engine.journal import Journal
-from minimizer.engine.patience import CODE_SECONDS, SHARES, VERIFY_SECONDS
+from minimizer.engine.levels.draft import Result
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.generated_code import GeneratedCode
@@ -137,7 +137,7 @@ def test_clean_runs_have_what_is_left_of_the_budget(
         given.extend((timeout, left()))
         return LACKS_TIME
 
-    monkeypatch.setattr("minimizer.engine.follow_up.verify", runs)
+    monkeypatch.setattr("minimizer.engine.after.follow_up.verify", runs)
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
     journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
     monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600 - left))
@@ -347,7 +347,7 @@ def test_generated_code_is_read_where_it_may_be_wrong(
         asked.append(seconds)
         return kernel
 
-    monkeypatch.setattr("minimizer.engine.follow_up.generated_code", read)
+    monkeypatch.setattr("minimizer.engine.after.follow_up.generated_code", read)
     follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=stage))
     follow_up.journal.fault = replace(follow_up.journal.fault, verification=seen)
     follow_up.journal.decide()

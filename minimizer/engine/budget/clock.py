@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from minimizer.engine.pace import Pace
-from minimizer.engine.patience import JOB_LATE_SECONDS
+from minimizer.engine.budget.pace import Pace
+from minimizer.engine.budget.patience import JOB_LATE_SECONDS
 from minimizer.errors import BudgetExceeded
 
 

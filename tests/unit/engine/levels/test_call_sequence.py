@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from minimizer.engine.call_sequence import as_script, compiled_anew
 from minimizer.engine.child.protocol import MadeCall
+from minimizer.engine.levels.call_sequence import as_script, compiled_anew
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program
 

@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from minimizer.engine.checkpoint import data_of, keep_draft
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Details, Repro, emit
-from minimizer.engine.from_outcomes import details_of, dispute
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.checkpoint import data_of, keep_draft
+from minimizer.engine.levels.from_outcomes import details_of, dispute
+from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle
 from minimizer.engine.program.model import Program
-from minimizer.engine.secondary import Found
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.verify.clean_process_oracle import Fails
 from minimizer.errors import ChildFailed
@@ -22,6 +22,20 @@ from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind
 
 ALWAYS = Reproducibility(failed=1, runs=1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The first culprit: its case, the graph it was found in, its place there, and its minimal program.
+
+    ``program`` has gradients if they are at fault or the script wants them: a further fault may be in one.
+    """
+
+    case: Case
+    oracle: Oracle
+    program: Program
+    located: Localized
+    reduced: Program
 
 
 @dataclass(frozen=True)

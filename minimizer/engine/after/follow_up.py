@@ -14,18 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.engine import fold
-from minimizer.engine.child.environment import Place
-from minimizer.engine.child.watchdog import crowding
-from minimizer.engine.diagnose import Patient, diagnose
-from minimizer.engine.draft import Result
-from minimizer.engine.emit import Repro
-from minimizer.engine.findings import Described, Diagnosed
-from minimizer.engine.from_outcomes import verdict_sentence
-from minimizer.engine.journal import Journal
-from minimizer.engine.measure.health_run import examine
-from minimizer.engine.measure.layer_table import describe
-from minimizer.engine.output_code import generated_code
-from minimizer.engine.patience import (
+from minimizer.engine.after.secondary import write_further
+from minimizer.engine.budget.patience import (
     CHEAP_SECONDS,
     CODE_SECONDS,
     DIAGNOSE_SECONDS,
@@ -38,8 +28,18 @@ from minimizer.engine.patience import (
     WITNESS_SECONDS,
     WITNESSES_SECONDS,
 )
+from minimizer.engine.child.environment import Place
+from minimizer.engine.child.watchdog import crowding
+from minimizer.engine.diagnose import Patient, diagnose
+from minimizer.engine.emit import Repro
+from minimizer.engine.findings import Described, Diagnosed
+from minimizer.engine.journal import Journal
+from minimizer.engine.levels.draft import Result
+from minimizer.engine.levels.from_outcomes import verdict_sentence
+from minimizer.engine.measure.health_run import examine
+from minimizer.engine.measure.layer_table import describe
+from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.regions import Region
-from minimizer.engine.secondary import write_further
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import missing_module, verify
 from minimizer.engine.verify.other_torches import compare

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from minimizer.engine.child.outcome import Ending, Outcome, PlacedOperator
-from minimizer.engine.script_culprit import Observed, culprit_of, together
+from minimizer.engine.levels.script_culprit import Observed, culprit_of, together
 from minimizer.report.culprit import Culprit, Source
 
 

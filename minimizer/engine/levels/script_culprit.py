@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minimizer.engine.child.outcome import Outcome, PlacedOperator
-from minimizer.engine.from_outcomes import BOOKKEEPING
+from minimizer.engine.levels.from_outcomes import BOOKKEEPING
 from minimizer.engine.user_script.constructs import construct_of, context_of
 from minimizer.report.culprit import Culprit, Source
 

@@ -17,13 +17,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from minimizer.engine.budget.patience import KEEP_SECONDS
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro, bundle, emit
-from minimizer.engine.from_outcomes import details_of
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.from_outcomes import details_of
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
-from minimizer.engine.patience import KEEP_SECONDS
 from minimizer.engine.program.model import Program, as_json
 from minimizer.engine.program.regions import Region
 from minimizer.engine.reduce.words import said

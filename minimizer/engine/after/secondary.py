@@ -11,22 +11,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.engine.checkpoint import data_of
+from minimizer.engine.budget.patience import VERIFY_RUNS, VERIFY_SECONDS
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Repro, bundle, called, emit
-from minimizer.engine.from_outcomes import culprit_of, details_of, failure_of
 from minimizer.engine.journal import Journal
-from minimizer.engine.localize.equal_windows import equal_windows, pattern_of
+from minimizer.engine.levels.checkpoint import data_of
+from minimizer.engine.levels.culprits import is_holder, listed_with_the_first, named
+from minimizer.engine.levels.draft import Found
+from minimizer.engine.levels.from_outcomes import culprit_of, details_of, failure_of
+from minimizer.engine.localize.equal_windows import equal_windows
 from minimizer.engine.localize.further_faults import Further, Unreduced, further
-from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle, signature_of
 from minimizer.engine.output_code import generated_code
-from minimizer.engine.patience import VERIFY_RUNS, VERIFY_SECONDS
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region
 from minimizer.engine.reduce.graph import reduce
 from minimizer.engine.reduce.graph.public_names import is_public, publish
-from minimizer.engine.survey.cases import Case
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import verify
 from minimizer.errors import BudgetExceeded
@@ -37,22 +37,6 @@ from minimizer.vocabulary import Kind, Step
 
 MOST = 3
 """Most repros of one script, the first one included."""
-NO_TIME = "fails by itself too, perhaps for the same reason; there was no time to reduce it"
-OTHER_ROOT = "fails by itself too; --target reduces it first"
-
-
-@dataclass(frozen=True)
-class Found:
-    """The first culprit: its case, the graph it was found in, its place there, and its minimal program.
-
-    ``program`` has gradients if they are at fault or the script wants them: a further fault may be in one.
-    """
-
-    case: Case
-    oracle: Oracle
-    program: Program
-    located: Localized
-    reduced: Program
 
 
 def write_further(
@@ -175,80 +159,6 @@ class _Further:
         self._journal.progress(trials=self._found.oracle.trials, message=message)
 
 
-def culprits(located: Localized, culprit: Culprit) -> tuple[Culprit, ...]:
-    """A culprit and the other regions that fail in isolation, one entry for those that are equal but for their place.
-
-    Those equal to the culprit's own region are listed in its ``instances``.
-    """
-    families: dict[tuple[str, str, int], list[Region]] = {}
-    for root in located.roots:
-        families.setdefault((pattern_of(root.path), root.module_class, root.size), []).append(root)
-    right = [layer.path for layer in located.layers if layer.verdict == "good"]
-    first, entries = culprit, list[Culprit]()
-    for (pattern, *_), roots in families.items():
-        # A module may be in several regions, of which some are right.
-        wrong = dict.fromkeys(root.path for root in roots)
-        known = Instances(
-            wrong=list(wrong),
-            right=[path for path in dict.fromkeys(right) if pattern_of(path) == pattern and path not in wrong],
-            compared="modules",
-        )
-        is_set = len(known.wrong) > 1 and "" not in known.wrong
-        if any(_holds(root, culprit) for root in roots):
-            first = first.model_copy(update={"instances": known}) if is_set else first
-        else:
-            entries.append(
-                Culprit(
-                    module=roots[0].path,
-                    module_class=roots[0].module_class,
-                    what=OTHER_ROOT,
-                    instances=known if is_set else None,
-                    further=True,
-                )
-            )
-    return first, *entries
-
-
-def _holds(root: Region, culprit: Culprit) -> bool:
-    return culprit.module == root.path or culprit.module.startswith(f"{root.path}.") or not root.path
-
-
-def listed_with_the_first(known: Sequence[Culprit], region: Region) -> tuple[Culprit, ...]:
-    """Culprits with a region listed with the first, whose fault it holds, and not among the unexplained failing regions."""
-    (first, *rest), left = known, list[Culprit]()
-    for culprit in rest:
-        holders = culprit.instances.wrong if culprit.instances is not None else [culprit.module]
-        others = [path for path in holders if not path or not f"{region.path}.".startswith(f"{path}.")]
-        if culprit.what != OTHER_ROOT or len(others) == len(holders):
-            left.append(culprit)
-            continue
-        first = _with_instance(first, region.path)
-        if others:
-            still = Instances(wrong=others, compared="modules") if others[1:] else None
-            left.append(culprit.model_copy(update={"module": others[0], "instances": still}))
-    return first, *left
-
-
-def _with_instance(culprit: Culprit, path: str) -> Culprit:
-    known = culprit.instances or Instances(wrong=[culprit.module], compared="operators")
-    if path not in known.wrong and known.compared != "calls":
-        known = known.model_copy(update={"wrong": [*known.wrong, path]})
-    return culprit.model_copy(update={"instances": known})
-
-
-def named(known: Sequence[Culprit], other: Unreduced) -> tuple[Culprit, ...]:
-    """Culprits and one for which there was no time, by its module, and its node where there is one left.
-
-    An entry that names the module already stays: it may stand for equal ones as well.
-    """
-    culprit = culprit_of(other.program, (), None, other.window)
-    changes: dict[str, object] = {"further": True, "what": NO_TIME}
-    if len(culprit.nodes) > 1:
-        changes |= {"nodes": [], "ops": []}
-    culprit = culprit.model_copy(update=changes)
-    return tuple(known) if any(_is_holder(one, culprit) for one in known) else (*known, culprit)
-
-
 def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> _Written | None:
     """Write and verify the repro of a culprit under this name; None if it does not hold."""
     culprit = culprit_of(other.program, found.oracle.operators(other.program), other.outcome, other.window)
@@ -281,7 +191,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
     culprit = culprit.model_copy(
         update={"further": True, "what": what, "repro": name if verification.holds else culprit.repro}
     )
-    others = (known for known in journal.fault.culprits if not _is_holder(known, culprit))
+    others = (known for known in journal.fault.culprits if not is_holder(known, culprit))
     journal.fault = replace(journal.fault, culprits=(*others, culprit))
     journal.keep()
     return _Written(culprit, repro, data) if verification.holds else None
@@ -322,9 +232,3 @@ def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: J
         details=details_of(other.program, other.outcome, found.case.tolerance),
     )
     return replace(repro, source=called(repro.source, name))
-
-
-def _is_holder(known: Culprit, culprit: Culprit) -> bool:
-    """Whether an entry that names only a failing module, without nodes or operators, is the module of this culprit."""
-    is_module = bool(known.module) and not known.nodes and not known.ops
-    return is_module and f"{culprit.module}.".startswith(f"{known.module}.")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from minimizer.engine.child.outcome import Difference, Ending, ExceptionInfo, Outcome, Verdict
-from minimizer.engine.from_outcomes import culprit_of, details_of, dispute
+from minimizer.engine.levels.from_outcomes import culprit_of, details_of, dispute
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 

@@ -11,19 +11,19 @@ from typing import Any, cast
 import pytest
 import sample_reports
 
+from minimizer.engine.after.follow_up import FollowUp
+from minimizer.engine.after.second_fault import see_graphs
 from minimizer.engine.between.answer import Answer, Found
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.outcome import Verdict
-from minimizer.engine.clock import Clock
-from minimizer.engine.draft import Result
 from minimizer.engine.emit import Repro
-from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.draft import Result
 from minimizer.engine.oracle.oracle import verdict_signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import Made, Routes
-from minimizer.engine.second_fault import see_graphs
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.triage import Triage
 from minimizer.options import Options

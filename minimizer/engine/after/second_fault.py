@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minimizer.engine import fold
+from minimizer.engine.after.follow_up import FollowUp
 from minimizer.engine.aside import Aside
-from minimizer.engine.checkpoint import ARCHIVE
+from minimizer.engine.budget.patience import SECOND_FAULT_SECONDS
 from minimizer.engine.emit import called
 from minimizer.engine.findings import Fault
-from minimizer.engine.follow_up import FollowUp
 from minimizer.engine.journal import Journal
-from minimizer.engine.patience import SECOND_FAULT_SECONDS
+from minimizer.engine.levels.checkpoint import ARCHIVE
 from minimizer.engine.routes import Made, Routes, checked_of
 from minimizer.engine.survey.cases import Case, ScriptCase
 from minimizer.engine.survey.triage import Triage

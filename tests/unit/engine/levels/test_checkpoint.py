@@ -14,13 +14,13 @@ from fake_check import both, flows, no_literal
 from fake_oracle import FakeOracle, Rule
 from toy_programs import META, chain
 
-from minimizer.engine.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.sent_program import parse_program
-from minimizer.engine.clock import Clock
 from minimizer.engine.emit import emit
 from minimizer.engine.emit.layout import code_lines
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle, Signature
 from minimizer.engine.program.arguments import Code, Ref

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minimizer.engine.child.protocol import Checked, Largest
-from minimizer.engine.coverage import Extent, healthy, rounded_up, uncompared
+from minimizer.engine.survey.coverage import Extent, healthy, rounded_up, uncompared
 
 
 def seen(compared: int, made: int, planned: int | None = None, **more: Any) -> Checked:

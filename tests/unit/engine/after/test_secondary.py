@@ -13,17 +13,19 @@ import sample_reports
 from fake_oracle import FakeOracle
 from toy_programs import chain
 
-from minimizer.engine import secondary
+from minimizer.engine.after import secondary
+from minimizer.engine.after.secondary import write_further
+from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.outcome import Outcome
-from minimizer.engine.clock import Clock
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.culprits import NO_TIME, culprits, is_holder, listed_with_the_first, named
+from minimizer.engine.levels.draft import Found
 from minimizer.engine.localize.further_faults import Further, Unreduced, further
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region, cut
-from minimizer.engine.secondary import NO_TIME, Found, _is_holder, culprits, listed_with_the_first, named, write_further
 from minimizer.engine.survey.cases import Case
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Layer, LayerVerdict
@@ -50,7 +52,7 @@ OTHER = Culprit(module="blocks.1.act", nodes=["relu"], ops=["aten.relu"])
     ],
 )
 def test_only_a_module_that_holds_it_gives_way_to_a_culprit(known: Culprit, goes: bool) -> None:
-    assert _is_holder(known, OTHER) is goes
+    assert is_holder(known, OTHER) is goes
 
 
 def layer(path: str, verdict: LayerVerdict) -> Layer:

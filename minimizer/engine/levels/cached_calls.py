@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from minimizer.engine.call_sequence import check, imports, values_of
 from minimizer.engine.child.protocol import MadeCall
+from minimizer.engine.levels.call_sequence import check, imports, values_of
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.program.regions import Cutter, split

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minimizer.engine.child.protocol import Phase
-from minimizer.engine.coverage import rounded_up
 from minimizer.engine.journal import Journal
+from minimizer.engine.survey.coverage import rounded_up
 from minimizer.options import MAX_BUDGET
 from minimizer.report.culprit import operators_of
 from minimizer.report.model import Report
