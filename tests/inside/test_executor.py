@@ -25,7 +25,8 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Action
-from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.trouble import Fault

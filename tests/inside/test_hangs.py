@@ -11,7 +11,8 @@ from children import SECONDS, place, script, survey, trial
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Limits, Watchdog
-from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature, signature_of
 from minimizer.engine.reduce.python import Rerun, Source
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.runs import Surveys

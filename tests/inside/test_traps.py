@@ -15,7 +15,8 @@ import torch
 from children import SECONDS, executor, place, script, survey
 
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.oracle.oracle import Oracle, exception_signature
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import exception_signature
 from minimizer.engine.program import render
 from minimizer.engine.reduce.graph.passes.numbers import static
 from minimizer.engine.witness import minifier

@@ -9,7 +9,7 @@ from typing import Any
 from toy_programs import well_formed
 
 from minimizer.engine.child.outcome import Difference, Ending, Outcome, Verdict
-from minimizer.engine.oracle.oracle import Signature, signature_of
+from minimizer.engine.oracle.signature import Signature, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.vocabulary import Kind
 

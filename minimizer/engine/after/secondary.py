@@ -21,7 +21,8 @@ from minimizer.engine.levels.draft import Found
 from minimizer.engine.levels.from_outcomes import culprit_of, details_of, failure_of
 from minimizer.engine.localize.equal_windows import equal_windows
 from minimizer.engine.localize.further_faults import Further, Unreduced, further
-from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import signature_of
 from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region

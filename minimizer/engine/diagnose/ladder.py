@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from minimizer.engine.child.outcome import Ending, Outcome
-from minimizer.engine.oracle.oracle import Measured, Oracle, signature_of
+from minimizer.engine.oracle.oracle import Measured, Oracle
+from minimizer.engine.oracle.signature import signature_of
 from minimizer.engine.program.model import Program
 from minimizer.report.model import Rung
 from minimizer.vocabulary import Kind, Stage

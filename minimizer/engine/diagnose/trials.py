@@ -9,7 +9,8 @@ from typing import Protocol
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.paste import paste
 from minimizer.engine.diagnose.sets import Answer, Seen, Setting
-from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.python import Rerun
 from minimizer.inside.questions import SettingsRequest, Switches, TrialRequest

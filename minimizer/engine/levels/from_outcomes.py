@@ -10,7 +10,7 @@ from minimizer.engine.child.outcome import Difference, Ending, Outcome, Verdict
 from minimizer.engine.child.stacks import overwrites_memory
 from minimizer.engine.emit import Details
 from minimizer.engine.findings import Fault
-from minimizer.engine.oracle.oracle import NONFINITE, Signature
+from minimizer.engine.oracle.signature import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.survey.cases import message_of, signal_name
 from minimizer.report.culprit import Culprit, Error, Source

@@ -28,7 +28,8 @@ from minimizer.engine.levels.draft import ALWAYS, Found, Result, Writer, always
 from minimizer.engine.levels.from_outcomes import culprit_of, mechanism_of
 from minimizer.engine.levels.window import Unreduced, Vanishes, WindowSearch, accepted
 from minimizer.engine.localize.localize import Localized
-from minimizer.engine.oracle.oracle import Measured, Oracle, also_seen, signature_of
+from minimizer.engine.oracle.oracle import Measured, Oracle
+from minimizer.engine.oracle.signature import also_seen, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import Check, Reduced, reduce
 from minimizer.engine.reduce.graph.public_names import publish

@@ -29,7 +29,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.levels.call_sequence import compiled_anew
 from minimizer.engine.levels.script_culprit import Observed, culprit_of, operators_in, together
 from minimizer.engine.levels.text import TextLevel
-from minimizer.engine.oracle.oracle import Signature, also_seen
+from minimizer.engine.oracle.signature import Signature, also_seen
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, reduce_script
 from minimizer.engine.reduce.python import Source as Script

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.localize.localize import Localized, narrow
-from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Cutter, Region, common_module
 from minimizer.errors import BudgetExceeded

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.localize.suspects import cuts, first_wrong, is_unclear, judge_regions, taken_apart
-from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import SMALL, Region, common_module, cut, split
 from minimizer.report.culprit import Layer

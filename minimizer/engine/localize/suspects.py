@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from minimizer.engine.child.outcome import Ending, Outcome
-from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature, signature_of
 from minimizer.engine.program.model import Node, Program, TensorMeta
 from minimizer.engine.program.regions import Cutter, Region, common_module
 from minimizer.vocabulary import Kind

@@ -18,7 +18,8 @@ from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.findings import Described
 from minimizer.engine.journal import Journal
 from minimizer.engine.localize.suspects import cuts
-from minimizer.engine.oracle.oracle import Oracle, signature_of
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import signature_of
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.program.regions import Region, common_module

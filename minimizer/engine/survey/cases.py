@@ -14,7 +14,7 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.outcome import ExceptionInfo, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
-from minimizer.engine.oracle.oracle import Signature, exception_signature, verdict_signature
+from minimizer.engine.oracle.signature import Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program
 from minimizer.inside.questions import HoldPlace
 from minimizer.report.excused import Excused

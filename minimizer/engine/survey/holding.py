@@ -8,7 +8,7 @@ from typing import Any
 from minimizer.engine.child import protocol
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.oracle.oracle import Signature
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.survey.cases import Case, held_signature, message_of
 from minimizer.engine.survey.prelude import with_prelude
 from minimizer.engine.survey.runs import Surveys

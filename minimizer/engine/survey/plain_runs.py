@@ -22,7 +22,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.tracebacks import Traceback, last_traceback
 from minimizer.engine.child.watchdog import crowding
-from minimizer.engine.oracle.oracle import exception_signature
+from minimizer.engine.oracle.signature import exception_signature
 from minimizer.engine.survey.cases import Settled, is_out_of_memory, is_own_check, line_of, signal_name
 from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.engine.survey.verdicts import denied, disputed

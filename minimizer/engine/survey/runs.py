@@ -31,7 +31,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import CROWDED, Limits, Silence, Watchdog, crowding
-from minimizer.engine.oracle.oracle import crash_signature
+from minimizer.engine.oracle.signature import crash_signature
 from minimizer.engine.survey.cases import (
     Case,
     checked_of,

@@ -15,7 +15,7 @@ from typing import Any
 from minimizer.engine.budget.patience import REPEAT_SECONDS, SURVEYS
 from minimizer.engine.child import protocol
 from minimizer.engine.child.outcome import ExceptionInfo
-from minimizer.engine.oracle.oracle import exception_signature, verdict_signature
+from minimizer.engine.oracle.signature import exception_signature, verdict_signature
 from minimizer.engine.survey import coverage, dispute, in_eager
 from minimizer.engine.survey.cases import (
     Case,

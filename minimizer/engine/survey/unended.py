@@ -9,7 +9,7 @@ from minimizer.engine.child import protocol, stacks
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
-from minimizer.engine.oracle.oracle import crash_signature
+from minimizer.engine.oracle.signature import crash_signature
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, checked_of, hang_signature, place_of, signal_name
 from minimizer.engine.survey.holding import Holding
 from minimizer.engine.survey.runs import Surveys

@@ -13,7 +13,8 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.diagnose.sets import Answer, Setting
 from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.trials import ProgramTrials
-from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.inside.questions import SettingsRequest, Switches

@@ -11,7 +11,8 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Phase
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.measure.layer_table import Table, neighbourhood, tabulate
-from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.vocabulary import Kind

@@ -20,7 +20,7 @@ from minimizer.engine.levels.draft import Result
 from minimizer.engine.levels.graph import UNBLAMED, UNLOCATED, Search
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.levels.window import Unreduced
-from minimizer.engine.oracle.oracle import Signature
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.verdicts import unexamined

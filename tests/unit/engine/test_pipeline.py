@@ -32,7 +32,7 @@ from minimizer.engine.levels.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.levels.draft import Result
 from minimizer.engine.levels.exact import BetweenGraphs
 from minimizer.engine.levels.window import Unreduced
-from minimizer.engine.oracle.oracle import verdict_signature
+from minimizer.engine.oracle.signature import verdict_signature
 from minimizer.engine.pipeline import minimize
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import NO_ANSWER, Made, Routes

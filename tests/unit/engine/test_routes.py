@@ -21,7 +21,7 @@ from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.localize.suspects import Answer
-from minimizer.engine.oracle.oracle import Signature, signature_of
+from minimizer.engine.oracle.signature import Signature, signature_of
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.program.regions import Region

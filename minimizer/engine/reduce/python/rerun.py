@@ -15,12 +15,7 @@ from pathlib import Path
 from minimizer.engine.budget.patience import LEAST_TIMEOUT, SILENCE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
-from minimizer.engine.oracle.oracle import (
-    Signature,
-    exception_signature,
-    is_inside,
-    signature_of,
-)
+from minimizer.engine.oracle.signature import Signature, exception_signature, is_inside, signature_of
 from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
 from minimizer.engine.reduce.python.seeds import holds, states
 from minimizer.engine.reduce.python.side_by_side import until_one_fails

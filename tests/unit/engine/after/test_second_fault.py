@@ -21,7 +21,7 @@ from minimizer.engine.child.outcome import Verdict
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Result
-from minimizer.engine.oracle.oracle import verdict_signature
+from minimizer.engine.oracle.signature import verdict_signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import Made, Routes
 from minimizer.engine.survey.cases import Case, Settled

@@ -17,7 +17,8 @@ from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
 from minimizer.engine.diagnose.own_backend import backend_of
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.script import PythonLevel
-from minimizer.engine.oracle.oracle import Measured, Oracle, Signature
+from minimizer.engine.oracle.oracle import Measured, Oracle
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.reduce.python import Source

@@ -12,7 +12,8 @@ from toy_programs import chain
 
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.operator_contract import Broken, broken_operator
-from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.model import Program
 from minimizer.inside.questions import OperatorsRequest, TrialRequest
 from minimizer.report.culprit import Culprit, Source

@@ -22,7 +22,8 @@ from minimizer.engine.emit.layout import code_lines
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import NAME, UNFINISHED, Checkpoint, Keeper, data_of, keep_repro, restore
 from minimizer.engine.localize.localize import Localized
-from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.arguments import Code, Ref
 from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta, as_json
 from minimizer.engine.program.regions import Region

@@ -14,7 +14,8 @@ from sample_graphs import chain, model
 
 from minimizer.engine.child.outcome import Difference, Ending, Outcome, Verdict
 from minimizer.engine.localize.localize import Localized, localize
-from minimizer.engine.oracle.oracle import Oracle, Signature, signature_of
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import SMALL
 from minimizer.errors import BudgetExceeded

@@ -10,8 +10,9 @@ from toy_programs import META
 
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.measure.layer_table import MOST_LAYERS, Row, Table, _doubts, _with_known, modules, tabulate
-from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.sequential import SequentialTest
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.program.regions import Region

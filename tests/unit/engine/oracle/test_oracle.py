@@ -13,8 +13,8 @@ from minimizer.engine.budget.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILEN
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Difference, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.oracle.oracle import (
-    Oracle,
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import (
     Signature,
     also_seen,
     crash_signature,

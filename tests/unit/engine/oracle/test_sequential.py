@@ -20,8 +20,9 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Difference, Ending, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Watchdog
-from minimizer.engine.oracle.oracle import Oracle, Signature
+from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.sequential import LEAST_RATE, MOST_COMPILATIONS, MOST_RATE, SequentialTest, least_rate
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import reduce

@@ -29,7 +29,7 @@ from minimizer.engine.child import sent_program
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.protocol import Checked, Held
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.oracle.oracle import Signature
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import WANTS_ARGUMENTS
