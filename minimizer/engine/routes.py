@@ -326,13 +326,13 @@ class Routes:
                 if case.otherwise is None:
                     raise
                 if isinstance(end, Unanswered):
-                    self.triage.leave_open()
-                further = self.triage.next_suspect()
+                    self.triage.suspects.leave_open()
+                further = self.triage.suspects.next()
                 if further is None and isinstance(end, Unreduced) and end.settled is not case.otherwise:
                     raise
                 if further is None:
-                    assert self.triage.otherwise is not None
-                    raise Unreduced(self.triage.otherwise) from None
+                    assert self.triage.suspects.otherwise is not None
+                    raise Unreduced(self.triage.suspects.otherwise) from None
             case = further
 
     def _rated(self, case: Case) -> Repeat:

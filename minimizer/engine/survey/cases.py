@@ -135,7 +135,10 @@ class ScriptCase:
     otherwise: Settled
 
 
-def is_healthy(found: Case | ScriptCase | Settled) -> bool:
+Found = Case | ScriptCase | Settled
+
+
+def is_healthy(found: Found) -> bool:
     return isinstance(found, Settled) and found.status is Status.HEALTHY
 
 
@@ -151,7 +154,7 @@ def missing_signature(call: protocol.Missing) -> Signature:
     return exception_signature(Kind.MISSING_ERROR, call.exception)
 
 
-def is_starved(found: Case | ScriptCase | Settled) -> bool:
+def is_starved(found: Found) -> bool:
     return isinstance(found, Settled) and found.status is Status.PARTIAL and is_out_of_memory(found.exception)
 
 

@@ -1,10 +1,7 @@
-"""Rules for a failing check of the script's own while no compared call differs from eager: is the failure disputed?
+"""The rules for a failing check of the script's own while no compared call differs from eager: is the failure disputed?
 
-1. A check that reads a clock, or a counter of the compiler, is no evidence on values (`Ground.READING`): disputed.
-2. A check that no tolerance could let pass is never disputed: a missing value, another type, shape, dtype or layout, an
-   exception that is raised or is not. If no graph carries it, the script itself is reduced.
-3. Any other check compares values (`Ground.VALUES`): it may pass with a wider tolerance, or another random stream. It
-   is disputed unless it fails on eager's own kernels too, where neither plays a role.
+A check of values may pass with a wider tolerance, or another random stream. It is disputed unless it fails on eager's own kernels too, where
+neither plays a role. If no graph carries the failure of another check, the script itself is reduced.
 
 The operands of ``assert_close`` were recorded when it failed. For an ``assert``, a ``raise`` or an exit, the condition
 is read from the script's text.
@@ -15,53 +12,22 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.survey.cases import is_own_check
-from minimizer.engine.survey.readings import Check, Sources, checks_at, reads_compiler, sources_of
+from minimizer.engine.survey.readings import Check, Sources, located, reads_compiler, sources_of
+from minimizer.engine.survey.rules import Rule, Rules, always, judge
 
-STRUCTURE_CALLS = frozenset(
-    [
-        "callable",
-        "dim",
-        "element_size",
-        "get_device",
-        "hasattr",
-        "is_complex",
-        "is_contiguous",
-        "is_floating_point",
-        "isinstance",
-        "issubclass",
-        "len",
-        "ndimension",
-        "nelement",
-        "numel",
-        "size",
-        "storage_offset",
-        "stride",
-        "type",
-    ]
+STRUCTURE_CALLS = re.compile(
+    r"callable|dim|element_size|get_device|hasattr|is_complex|is_contiguous|is_floating_point|isinstance|issubclass|len|ndimension|nelement"
+    r"|numel|size|storage_offset|stride|type"
 )
-STRUCTURE_ATTRIBUTES = frozenset(
-    [
-        "__class__",
-        "device",
-        "dtype",
-        "grad_fn",
-        "is_leaf",
-        "itemsize",
-        "layout",
-        "names",
-        "nbytes",
-        "ndim",
-        "requires_grad",
-        "shape",
-    ]
+STRUCTURE_ATTRIBUTES = re.compile(
+    r"__class__|device|dtype|grad_fn|is_leaf|itemsize|layout|names|nbytes|ndim|requires_grad|shape"
 )
 """Functions, methods and attributes that describe the structure of a value, not its magnitude."""
-
-
 CLOCK = re.compile(r"\btime(it)?\b|perf_counter")
 
 
@@ -70,25 +36,42 @@ class Ground(Enum):
 
     READING = "a clock or a counter of the compiler"
     VALUES = "a tolerance or the random stream"
+    NONE = "none: it is not disputed"
 
 
-def ground(text: str, error: ExceptionInfo, checks: Sequence[Mapping[str, float]] = ()) -> Ground | None:
-    """The ground on which a failure is disputed; None if it is not.
+@dataclass(frozen=True)
+class FailedCheck:
+    """An exception, with the script that it ended, and the failing comparisons of that by ``assert_close``, in order.
 
-    Args:
-        text: the script.
-        error: the exception that ended it.
-        checks: failing comparisons of the script by ``assert_close``, in order; ``tolerable`` is 0 if no tolerance
-            would have let it pass, ``of_values`` is 1 if only values differ (see ``inside/watch/tolerances.py``).
+    Of these ``tolerable`` is 0 if no tolerance would have let it pass, ``of_values`` is 1 if only values differ (see
+    ``inside/watch/tolerances.py``).
     """
-    if not is_own_check(error):
-        return None
-    if reads_compiler(text, error):
-        return Ground.READING
-    if _is_assert_close(error):
-        is_excusable = not checks or checks[-1].get("tolerable", 1.0) != 0.0
-        return Ground.VALUES if is_excusable else None
-    return None if _is_of_structure(text, error) else Ground.VALUES
+
+    text: str
+    error: ExceptionInfo
+    comparisons: Sequence[Mapping[str, float]]
+
+    def passes_by_no_tolerance(self) -> bool:
+        return bool(self.comparisons) and self.comparisons[-1].get("tolerable", 1.0) == 0.0
+
+
+DISPUTES: Rules[FailedCheck, Ground] = (
+    Rule("no check of the script's own", "an exception is a failure like others",
+         lambda check: not is_own_check(check.error), lambda _: Ground.NONE),
+    Rule("it reads a clock or a counter of the compiler", "that is no evidence on values",
+         lambda check: reads_compiler(check.text, check.error), lambda _: Ground.READING),
+    Rule("`assert_close`, whatever the tolerance", "a missing value, another shape, dtype or layout, or NaN for a number",
+         lambda check: _is_assert_close(check.error) and check.passes_by_no_tolerance(), lambda _: Ground.NONE),
+    Rule("`assert_close`", "a wider tolerance lets it pass", lambda check: _is_assert_close(check.error), lambda _: Ground.VALUES),
+    Rule("a condition on structure", "a missing value, another type, shape, dtype or layout, an exception that is raised or is not",
+         lambda check: _is_of_structure(check.text, check.error), lambda _: Ground.NONE),
+    Rule("any other condition", "it compares values", always, lambda _: Ground.VALUES),
+)  # fmt: skip
+
+
+def ground(text: str, error: ExceptionInfo, comparisons: Sequence[Mapping[str, float]] = ()) -> Ground:
+    """The ground on which a failure is disputed, as in `FailedCheck`."""
+    return judge(DISPUTES, FailedCheck(text, error, comparisons))
 
 
 def is_of_values(error: ExceptionInfo, checks: Sequence[Mapping[str, float]]) -> bool:
@@ -107,12 +90,8 @@ def names_clock(reduced: str) -> bool:
 
 def _is_of_structure(text: str, error: ExceptionInfo) -> bool:
     """Whether all conditions that may have made the check fail concern structure; False if its text is not found."""
-    line = error.frames[-1][2] if error.frames and "/" not in error.frames[-1][0] else ""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return False
-    found, sources = list(checks_at(tree, text.splitlines(), line)) if line else [], sources_of(tree)
+    tree, found = located(text, error)
+    sources = sources_of(tree)
     return bool(found) and all(_tests_structure(check, sources) for check in found)
 
 
@@ -146,9 +125,9 @@ def _is_structure(side: ast.AST) -> bool:
         case ast.Compare():
             return all(isinstance(operator, ast.Is | ast.IsNot) for operator in side.ops)
         case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
-            return name in STRUCTURE_CALLS
+            return STRUCTURE_CALLS.fullmatch(name) is not None
         case ast.Attribute():
-            return side.attr in STRUCTURE_ATTRIBUTES
+            return STRUCTURE_ATTRIBUTES.fullmatch(side.attr) is not None
         case ast.Subscript():
             return _is_structure(side.value)
         case ast.Tuple() | ast.List():

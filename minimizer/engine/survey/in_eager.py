@@ -6,13 +6,37 @@ import time
 from collections.abc import Callable
 
 from minimizer.engine.budget.patience import EAGER_RUNS, EAGER_RUNS_SECONDS
+from minimizer.engine.child import protocol
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.survey.cases import line_of
 from minimizer.engine.survey.runs import Surveys
 
 
-def eager_runs(surveys: Surveys) -> list[Survey]:
+def runs_to_go_by(surveys: Surveys, raised: protocol.Finished, note: Callable[[str], None]) -> list[Survey]:
+    """The eager runs that a compiled run which raised is held to: by TORCHDYNAMO_DISABLE, or one by the stance ``force_eager`` if it differs.
+
+    A script may read the variable, or depend on the wrapper around a compiled module, which is missing with the
+    variable.
+    """
+    runs = _several(surveys)
+    ends = [run.finished.exception for run in runs if run.finished is not None]
+    if not raised.attempted or not ends:  # without a frame the compiler is not to blame, however it is switched off
+        return runs
+    is_same = ends[0] is not None and raised.exception is not None and ends[0].root_type == raised.exception.root_type
+    if is_same or len({end is None for end in ends}) > 1 or "set_stance" in surveys.text:
+        return runs
+    told = surveys.eager(by_stance=True)
+    if told.finished is None or (told.finished.exception is None) == (ends[0] is None):
+        return runs
+    note(
+        f"The script looks at the compiler: with TORCHDYNAMO_DISABLE=1 {_how(ends[0])}, with the stance force_eager "
+        f"{_how(told.finished.exception)}. The second is taken for what eager does."
+    )
+    return [told]
+
+
+def _several(surveys: Surveys) -> list[Survey]:
     """Eager runs, until one has failed and one has passed, one has died, or `EAGER_RUNS` or `EAGER_RUNS_SECONDS` are used up."""
     started, runs = time.monotonic(), [surveys.eager()]
     ends: set[bool] = set()
@@ -22,28 +46,6 @@ def eager_runs(surveys: Surveys) -> list[Survey]:
             break
         runs.append(surveys.eager())
     return runs
-
-
-def by_stance(
-    surveys: Surveys, eager: list[Survey], error: ExceptionInfo, on_note: Callable[[str], None]
-) -> list[Survey]:
-    """The eager runs to go by: those by TORCHDYNAMO_DISABLE, or one by the stance ``force_eager`` if it differs.
-
-    A script may read the variable, or depend on the wrapper around a compiled module, which is missing with the
-    variable.
-    """
-    ends = [run.finished.exception for run in eager if run.finished is not None]
-    is_same = ends[0] is not None and ends[0].root_type == error.root_type if ends else True
-    if is_same or len({end is None for end in ends}) > 1 or "set_stance" in surveys.text:
-        return eager
-    told = surveys.eager(by_stance=True)
-    if told.finished is None or (told.finished.exception is None) == (ends[0] is None):
-        return eager
-    on_note(
-        f"The script looks at the compiler: with TORCHDYNAMO_DISABLE=1 {_how(ends[0])}, with the stance force_eager "
-        f"{_how(told.finished.exception)}. The second is taken for what eager does."
-    )
-    return [told]
 
 
 def _how(error: ExceptionInfo | None) -> str:

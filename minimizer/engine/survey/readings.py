@@ -37,15 +37,10 @@ def reads_compiler(text: str, error: ExceptionInfo) -> bool:
     """Whether the check that raised ``error`` depends on a clock, on a counter of the compiler, or on records of a
     backend of the script's own, and not on values.
     """
-    line = error.frames[-1][2] if error.frames and "/" not in error.frames[-1][0] else ""
-    if not line or TENSORS.search(line):
+    if TENSORS.search(_line(error)):
         return False
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return False
-    tests = [test for check in checks_at(tree, text.splitlines(), line) for test in check.tests]
-    checks = [test for test in tests if not TENSORS.search(ast.unparse(test))]
+    tree, found = located(text, error)
+    checks = [test for check in found for test in check.tests if not TENSORS.search(ast.unparse(test))]
     names, sources, noted = imported(tree), sources_of(tree), _noted(tree)
     return any(_reaches(check, names, sources, noted) for check in checks)
 
@@ -68,7 +63,22 @@ def _reaches(check: ast.AST, names: Mapping[str, str], sources: Sources, noted: 
     return False
 
 
-def checks_at(tree: ast.Module, lines: list[str], line: str) -> Iterator[Check]:
+def located(text: str, error: ExceptionInfo) -> tuple[ast.Module, list[Check]]:
+    """The script's tree and its checks at the line that raised; none if that is not found."""
+    line = _line(error)
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        tree = ast.Module([], [])
+    return tree, list(_checks_at(tree, text.splitlines(), line)) if line else []
+
+
+def _line(error: ExceptionInfo) -> str:
+    """The line of the script that raised; empty if other code did."""
+    return error.frames[-1][2] if error.frames and "/" not in error.frames[-1][0] else ""
+
+
+def _checks_at(tree: ast.Module, lines: list[str], line: str) -> Iterator[Check]:
     """The checks at a line: an ``assert``, or a ``raise`` or an exit with the conditions around it."""
 
     def visit(node: ast.AST, conditions: tuple[ast.AST, ...], in_try: bool) -> Iterator[Check]:

@@ -22,29 +22,26 @@ NAME = re.compile(r"(?:^|[/-])(?:cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?
 """The name of a C or C++ compiler, such as ``/opt/x86_64-linux-gnu-g++-13``; Triton and Inductor start other programs too."""
 
 
-def without_a_compiler(error: ExceptionInfo | None, place: Place, checked: protocol.Checked) -> Settled | None:
-    """The verdict on a script that cannot be compiled here for want of a C or C++ compiler; None if that is not its failure."""
-    program = None if error is None else _program(error)
-    if error is None or program is None:
-        return None
+def lacks_compiler(error: ExceptionInfo | None) -> bool:
+    """Whether a script cannot be compiled here for want of a C or C++ compiler."""
+    return error is not None and _program(error) is not None
+
+
+def without_a_compiler(error: ExceptionInfo, place: Place, checked: protocol.Checked) -> Settled:
+    """The verdict on a script that cannot be compiled here for want of a C or C++ compiler."""
+    program = _program(error)
     found = shutil.which(program, path=place.plain_environment(place.scratch)["PATH"]) if program else None
     if found is not None and place.sandbox.is_strong:
-        return Settled(
-            Status.FAILED,
-            Reason.SANDBOX_DENIED,
+        summary = (
             f"The sandbox keeps the script from what it needs ({line_of(error)}): {found} does not run in it. Show it what this compiler "
-            "needs with --bind, or name another one in CC and CXX.",
-            checked,
-            exception=error,
+            "needs with --bind, or name another one in CC and CXX."
         )
-    return Settled(
-        Status.FAILED,
-        Reason.NOT_RUNNABLE,
+        return Settled(Status.FAILED, Reason.SANDBOX_DENIED, summary, checked, exception=error)
+    summary = (
         f"This machine has no compiler that torch.compile could use ({line_of(error)}). Install one (apt-get install g++), or name it in CC "
-        "and CXX; minimizer doctor tries it.",
-        checked,
-        exception=error,
+        "and CXX; minimizer doctor tries it."
     )
+    return Settled(Status.FAILED, Reason.NOT_RUNNABLE, summary, checked, exception=error)
 
 
 def _program(error: ExceptionInfo) -> str | None:

@@ -11,9 +11,10 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.survey.cases import Cache, ScriptCase, Settled, line_of, message_of, signal_name
+from minimizer.engine.child.watchdog import Silence
+from minimizer.engine.survey.cases import Cache, ScriptCase, Settled, checked_of, line_of, message_of, signal_name
 from minimizer.engine.trouble import KILLED, KILLED_EACH_TIME
-from minimizer.errors import GraphTooLarge, WorkerTrouble
+from minimizer.errors import WorkerTrouble
 from minimizer.report.excused import excused
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
@@ -32,87 +33,101 @@ def wants_arguments(error: ExceptionInfo) -> bool:
     return is_refused or is_missing
 
 
+def fails_in_eager(
+    error: ExceptionInfo, failed: Sequence[tuple[ExceptionInfo, str]], runs: int, checked: protocol.Checked
+) -> Settled:
+    """The verdict on a script that fails without the compiler too, in all of ``runs`` eager runs or in some of them.
+
+    ``error``: that of the compiled run. ``failed``: the exceptions of the eager runs, each with the last line printed.
+    """
+    raised, printed = failed[0]
+    always = len(failed) == runs
+    how = "" if always else f", in {len(failed)} of {counted(runs, 'run')}"
+    is_same = raised.root_type == error.root_type
+    blame = "torch.compile is not to blame." if is_same else f"with torch.compile it ends with {line_of(error)}."
+    at = f" ({raised.source[0]}:{raised.source[1]})" if raised.source is not None else ""
+    last = f"; the last line that it printed is: {printed}" if printed else ""
+    end = f"{line_of(raised)}{at}{last}".rstrip(".")
+    advice = WANTS_ARGUMENTS if wants_arguments(raised) else "Fix that first"
+    reason = Reason.FAILS_IN_EAGER if always else Reason.NONDETERMINISTIC
+    summary = f"The script also fails without torch.compile{how}: {end}. {advice}; {blame}"
+    return Settled(Status.FAILED, reason, summary, checked, exception=raised)
+
+
+def sandbox_denied(error: ExceptionInfo, advice: str, checked: protocol.Checked) -> Settled:
+    """The verdict on a script that fails because of the sandbox; ``advice``: that of `denied`."""
+    why = f"The sandbox keeps the script from what it needs ({line_of(error)}): {advice}"
+    return Settled(Status.FAILED, Reason.SANDBOX_DENIED, why, checked, exception=error)
+
+
 def starved(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
     """The verdict on a script that runs out of GPU memory only in our compiled run, until plain runs decide."""
-    return Settled(
-        Status.PARTIAL,
-        Reason.NOT_VERIFIED,
+    summary = (
         f"With the compiler, and compared call by call, the script runs out of GPU memory ({line_of(error)}); without the compiler it does "
         "not. To compare, copies are kept of what every graph takes and gives: this says nothing of the compiler. A smaller batch, or a "
-        "GPU with more memory, lets it be compared.",
-        checked,
-        exception=error,
+        "GPU with more memory, lets it be compared."
     )
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, exception=error)
 
 
 def unmade(
     how: str, kind: Kind, checked: protocol.Checked | None = None, error: ExceptionInfo | None = None, stack: str = ""
 ) -> Settled:
     """The verdict on a script that fails only when compiled, and neither in a graph nor without our hooks."""
-    return Settled(
-        Status.PARTIAL,
-        Reason.NOT_VERIFIED,
-        f"The script fails only with the compiler {how}, but no compiled graph fails in isolation, and without "
-        "our hooks the script does not fail: no repro was made.",
-        checked or protocol.Checked(),
-        kind=kind,
-        exception=error,
-        traceback=stack,
+    summary = (
+        f"The script fails only with the compiler ({how}), but no compiled graph fails in isolation, and without "
+        "our hooks the script does not fail: no repro was made."
     )
+    checked = checked or protocol.Checked()
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, kind, error, traceback=stack)
 
 
 def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
     """The verdict on a failing check of the script's own that reads a clock, or a counter of the compiler."""
-    return Settled(
-        Status.PARTIAL,
-        Reason.DISPUTED,
+    summary = (
         f"The script's own check fails ({line_of(error)}), and what it reads is a clock or a counter of the compiler: it says nothing of "
-        "what is computed, and no call that was compared differs from eager.",
-        checked,
-        kind=Kind.WRONG_OUTPUT,
-        exception=error,
-        excused=(excused("reads_clock", line_of(error)),),
+        "what is computed, and no call that was compared differs from eager."
     )
+    legal = (excused("reads_clock", line_of(error)),)
+    return Settled(Status.PARTIAL, Reason.DISPUTED, summary, checked, Kind.WRONG_OUTPUT, error, excused=legal)
+
+
+def disputed_values(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
+    """The verdict on a failing check of the script's own on values that no compared call bears out."""
+    summary = (
+        f"The script's own check fails ({line_of(error)}), but every compiled call that was compared agrees with eager within the "
+        "tolerance of its dtype: only a wider tolerance, or the random stream, is in dispute."
+    )
+    legal = (excused("check_of_values", line_of(error)),)
+    return Settled(Status.PARTIAL, Reason.DISPUTED, summary, checked, Kind.WRONG_OUTPUT, error, excused=legal)
 
 
 def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Settled:
     """The verdict on a failing check of the script's own, where a compiled call overwrote an earlier output."""
-    return Settled(
-        Status.PARTIAL,
-        Reason.NOT_VERIFIED,
+    summary = (
         f"The script's own check fails ({line_of(error)}). Each call that was compared is right when it returns, but {how}: clone "
-        "outputs that are kept, or have the backend hand out memory of its own for each.",
-        checked,
-        kind=Kind.WRONG_OUTPUT,
-        exception=error,
+        "outputs that are kept, or have the backend hand out memory of its own for each."
     )
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, Kind.WRONG_OUTPUT, error)
 
 
-def hidden_failure(finished: protocol.Finished) -> Settled | None:
-    """The verdict on a script that caught or suppressed an internal error of Dynamo, which no graph shows."""
-    failed = finished.health.failed if finished.health is not None else []
-    if not failed:
-        return None
-    return Settled(
-        Status.PARTIAL,
-        Reason.NOT_VERIFIED,
+def hidden_failure(failed: Sequence[str], checked: protocol.Checked) -> Settled:
+    """The verdict on a script that caught or suppressed internal errors of Dynamo, which no graph shows."""
+    summary = (
         f"Dynamo failed by itself, and the script hides it: {failed[0]}. It then ran without the compiler. Let the error through "
-        "(no except around the call, no suppress_errors) to have it reduced.",
-        finished.checked,
-        kind=Kind.COMPILE_ERROR,
-        notes=tuple(failed[1:]),
+        "(no except around the call, no suppress_errors) to have it reduced."
     )
+    further = tuple(failed[1:])
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, Kind.COMPILE_ERROR, notes=further)
 
 
 def unsteady(finished: protocol.Finished) -> Settled:
     """The verdict on a script of which a graph gives something else in each eager run, and in which nothing else was found."""
-    return Settled(
-        Status.FAILED,
-        Reason.NONDETERMINISTIC,
+    summary = (
         f"Eager differs from eager in {finished.unsteady}: with the same inputs and the same random state it does not "
-        "always give the same, so that nothing can be said about the compiler.",
-        finished.checked,
+        "always give the same, so that nothing can be said about the compiler."
     )
+    return Settled(Status.FAILED, Reason.NONDETERMINISTIC, summary, finished.checked)
 
 
 def layout_unmade(otherwise: Settled, why: str) -> Settled:
@@ -129,53 +144,54 @@ def layout_unmade(otherwise: Settled, why: str) -> Settled:
 
 def unexamined(suspect: Settled) -> Settled:
     """The verdict where values behind a jump differ, and some part of the graph could not be judged in isolation."""
-    return replace(
-        suspect,
-        status=Status.PARTIAL,
-        reason=Reason.NOT_VERIFIED,
-        summary="Values behind a jump (such as an argmax, a rounding or a comparison) differ between eager and the compiled code. "
+    summary = (
+        "Values behind a jump (such as an argmax, a rounding or a comparison) differ between eager and the compiled code. "
         "That may be legal rounding that the jump amplified, but not every part of the graph could be compared in isolation: "
-        "the cause is not known.",
-        notes=(),
+        "the cause is not known."
     )
+    return replace(suspect, status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, summary=summary, notes=())
+
+
+def unchecked(checked: protocol.Checked) -> Settled:
+    """The verdict on a script that ran to its end, where no call could be compared."""
+    summary = (
+        f"The script ran to its end, but no call of its {counted(checked.graphs, 'compiled graph')} could be compared "
+        "with eager: nothing was checked but that it compiles and runs."
+    )
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked)
 
 
 def uncompared(healthy: Settled, graphs: Sequence[protocol.Uncompared]) -> Settled:
     """The verdict where all compared calls agree, but ``graphs`` have no comparable call."""
     more = f" and {len(graphs) - 1} more" if len(graphs) > 1 else ""
     first = f"compiled graph {graphs[0].graph} ({graphs[0].why})"
-    return replace(
-        healthy,
-        status=Status.PARTIAL,
-        reason=Reason.NOT_VERIFIED,
-        summary=f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but no call of {first}{more} could be compared "
-        "with eager: it is not known whether the script is healthy.",
+    summary = (
+        f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but no call of {first}{more} could be compared "
+        "with eager: it is not known whether the script is healthy."
     )
+    return replace(healthy, status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, summary=summary)
 
 
 def too_little(healthy: Settled, untouched: int) -> Settled:
     """The verdict where all compared calls agree, but there was no time for the first call of some keys."""
-    return replace(
-        healthy,
-        status=Status.PARTIAL,
-        reason=Reason.BUDGET,
-        summary=f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but there was no time to compare "
-        f"{counted(untouched, 'combination')} of graph, module and size even once: a larger --budget gives it more.",
+    summary = (
+        f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but there was no time to compare "
+        f"{counted(untouched, 'combination')} of graph, module and size even once: a larger --budget gives it more."
     )
+    return replace(healthy, status=Status.PARTIAL, reason=Reason.BUDGET, summary=summary)
 
 
-def nothing_compiled(
-    how: str, checked: protocol.Checked | None = None, *, children: int = 0, error: ExceptionInfo | None = None
-) -> Settled:
+def nothing_compiled(how: str, finished: protocol.Finished, checked: protocol.Checked | None = None) -> Settled:
     """The verdict on a script of which Dynamo compiled nothing; ``how``: a sentence on how it ended."""
-    told = f"{how} Nothing was checked, and the compiler is to blame for nothing."
+    told, children = f"{how} Nothing was checked, and the compiler is to blame for nothing.", finished.children
     if children:
         them = f"{children:,} child processes, which were" if children > 1 else "a child process, which was"
         told += (
             f" The script started {them} not looked at. A script whose processes are ranks can be run with --nproc, as torchrun would "
             "run it: one of them is looked at then."
         )
-    return Settled(Status.FAILED, Reason.NOTHING_COMPILED, told, checked or protocol.Checked(), exception=error)
+    checked = checked or finished.checked
+    return Settled(Status.FAILED, Reason.NOTHING_COMPILED, told, checked, exception=finished.exception)
 
 
 def of_caches(otherwise: Settled, cache: Cache, *, is_warm: bool) -> Settled:
@@ -183,47 +199,45 @@ def of_caches(otherwise: Settled, cache: Cache, *, is_warm: bool) -> Settled:
 
     ``is_warm``: it needs the cache that an earlier, healthy run has left.
     """
-    left, missing = (
-        ("where a run that was right had left them", "it takes two runs of a script")
-        if is_warm
-        else (
-            "where earlier compilations had left them",
-            "no calls of a part of its graph, one after another, showed it",
-        )
+    if is_warm:
+        left, missing = "where a run that was right had left them", "it takes two runs of a script"
+    else:
+        left = "where earlier compilations had left them"
+        missing = "no calls of a part of its graph, one after another, showed it"
+    summary = (
+        f"The script is right when it is compiled, and fails when its graphs are taken from {cache.name}, {left}: "
+        f"{cache.message}. No repro was made: {missing}. TORCHINDUCTOR_FX_GRAPH_CACHE=0 and TORCHINDUCTOR_AUTOGRAD_CACHE=0 switch these caches off."
     )
-    return replace(
-        otherwise,
-        status=Status.PARTIAL,
-        reason=Reason.UNEXPLAINED,
-        cache=cache,
-        summary=f"The script is right when it is compiled, and fails when its graphs are taken from {cache.name}, {left}: "
-        f"{cache.message}. No repro was made: {missing}. TORCHINDUCTOR_FX_GRAPH_CACHE=0 and TORCHINDUCTOR_AUTOGRAD_CACHE=0 switch these caches off.",
-    )
+    return replace(otherwise, status=Status.PARTIAL, reason=Reason.UNEXPLAINED, cache=cache, summary=summary)
 
 
-def before_a_frame(end: str, error: ExceptionInfo | None = None) -> str:
-    """A sentence on a script that fails only with the compiler, but before Dynamo was given a frame."""
+def before_a_frame(end: str, finished: protocol.Finished | None = None) -> Settled:
+    """The verdict on a script that fails only with the compiler, but before Dynamo was given a frame; ``end``: how, in words."""
+    finished = finished or protocol.Finished()
+    error = finished.exception
     is_of_compile = error is not None and any(
         file.startswith("torch/_dynamo/") or (file, name) == ("torch/__init__.py", "compile")
         for file, name, _ in error.frames
     )
     if is_of_compile:
-        return f"torch.compile refuses what the script asks of it ({end}), before it was given anything to compile."
-    return f"The script fails only where the compiler is switched on ({end}), but by then torch.compile had attempted no frame of it."
+        how = f"torch.compile refuses what the script asks of it ({end}), before it was given anything to compile."
+    else:
+        how = f"The script fails only where the compiler is switched on ({end}), but by then torch.compile had attempted no frame of it."
+    return nothing_compiled(how, finished)
 
 
 def opaque(held: protocol.Held) -> ScriptCase:
     """The result for a failing call whose graph or inputs cannot be expressed as a program."""
     failure = held.failure
     kind = Kind(failure.kind) if failure.kind else Kind.CRASH
-    return ScriptCase(unmade(f"({message_of(failure.exception, failure.verdict)})", kind, error=failure.exception))
+    return ScriptCase(unmade(message_of(failure.exception, failure.verdict), kind, error=failure.exception))
 
 
-def too_large(held: protocol.Held, error: GraphTooLarge) -> ScriptCase:
+def too_large(held: protocol.Held, why: str) -> ScriptCase:
     """The result for a failing call of a graph with more than `MAX_NODES` nodes."""
     found = opaque(held)
     message = message_of(held.failure.exception, held.failure.verdict)
-    return ScriptCase(replace(found.otherwise, summary=f"The script fails only with the compiler ({message}). {error}"))
+    return ScriptCase(replace(found.otherwise, summary=f"The script fails only with the compiler ({message}). {why}"))
 
 
 def denied(error: ExceptionInfo, place: Place) -> str:
@@ -257,6 +271,37 @@ def not_runnable(survey: Survey, how: str) -> Settled:
     else:
         why = f"it ended with status {survey.exit}"
     tail = survey.log.strip().splitlines()[-1:] or [""]
-    return Settled(
-        Status.FAILED, Reason.NOT_RUNNABLE, f"The script does not run here {how}: {why}. {tail[0][:300]}".strip()
+    summary = f"The script does not run here {how}: {why}. {tail[0][:300]}".strip()
+    return Settled(Status.FAILED, Reason.NOT_RUNNABLE, summary)
+
+
+def died_compared(survey: Survey) -> Settled:
+    """The verdict on a script that died by a signal while it was compared, and ends well where it is not."""
+    assert survey.signal is not None
+    summary = (
+        f"The compiled script runs to its end, but died by {signal_name(survey.signal)} while it was compared with eager: "
+        "its values could not be checked. That is no failure of the script."
     )
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked_of(survey.phase))
+
+
+def slow(survey: Survey) -> Settled:
+    """The verdict on a compiler that did not come back, and was seen at work in different places."""
+    assert survey.silence is not None
+    summary = (
+        f"Slow, but no hang: torch.compile had not come back after {survey.silence.seconds:.0f} seconds, and was seen at work in different "
+        "places. A larger --hang-after lets it go on."
+    )
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked_of(survey.phase))
+
+
+def standing_still(silence: Silence) -> str:
+    """A clause on a compiler that hangs."""
+    when = "all the while" if silence.stayed is None else f"for the last {silence.stayed:.0f} of them"
+    return f"torch.compile had not come back after {silence.seconds:.0f} seconds, and is in {silence.text} {when}"
+
+
+def hang(survey: Survey, how: str, dump: str) -> Settled:
+    """The verdict on a hang of which no call of a graph can be held."""
+    checked = checked_of(survey.phase)
+    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {how}.", checked, kind=Kind.HANG, traceback=dump)

@@ -109,12 +109,12 @@ class Suspects:
 
     def __init__(self, *left: Case) -> None:
         self._left, self.otherwise = list(left), Settled(Status.HEALTHY, None, "Healthy.")
-        self.surveys = self
+        self.surveys = self.suspects = self
 
     def rate(self, case: Case, seen: Reproducibility, enough: int, over: Event) -> Reproducibility:
         return Reproducibility(failed=enough, runs=enough)
 
-    def next_suspect(self) -> Case | None:
+    def next(self) -> Case | None:
         return self._left.pop(0) if self._left else None
 
     def leave_open(self) -> None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
 from minimizer.engine.child.outcome import ExceptionInfo
-from minimizer.engine.survey.dispute import Ground, ground
+from minimizer.engine.survey.dispute import DISPUTES, FailedCheck, Ground, ground
+from minimizer.engine.survey.rules import decide
 
-READING, VALUES, FAULT = Ground.READING, Ground.VALUES, None
+READING, VALUES, FAULT = Ground.READING, Ground.VALUES, Ground.NONE
 TESTING = "torch/testing/_comparison.py"
 GENERATED = f"c{'a' * 51}.py"
 
 
-def of(
-    text: str, line: str, *, kind: str = "AssertionError", file: str = "script.py", **checks: float
-) -> Ground | None:
+def failed(
+    text: str, line: str, *, kind: str = "AssertionError", file: str = "script.py", **comparison: float
+) -> FailedCheck:
     error = ExceptionInfo(type=kind, message="", root_type=kind, root_message="", frames=[(file, "f", line)])
-    return ground(dedent(text), error, [checks] if checks else [])
+    return FailedCheck(dedent(text), error, [comparison] if comparison else [])
+
+
+def of(text: str, line: str, **rest: Any) -> Ground:
+    check = failed(text, line, **rest)
+    return ground(check.text, check.error, check.comparisons)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +65,7 @@ def of(
         ("False", FAULT),
     ],
 )
-def test_what_an_assertion_goes_by(test: str, expected: Ground | None) -> None:
+def test_what_an_assertion_goes_by(test: str, expected: Ground) -> None:
     text = f"""
     import time
     import torch
@@ -82,14 +89,14 @@ def test_what_an_assertion_goes_by(test: str, expected: Ground | None) -> None:
     ],
     ids=["missing", "shape", "value", "error is missing", "another error", "helper"],
 )  # fmt: skip
-def test_what_a_raise_or_an_exit_goes_by(text: str, line: str, expected: Ground | None) -> None:
+def test_what_a_raise_or_an_exit_goes_by(text: str, line: str, expected: Ground) -> None:
     assert of(text, line, kind="RuntimeError") is expected
 
 
 @pytest.mark.parametrize(
     ("checks", "expected"), [({"rtol": 1e-6, "tolerable": 1.0}, VALUES), ({"tolerable": 0.0}, FAULT), ({}, VALUES)]
 )
-def test_assert_close_was_seen_with_what_it_compared(checks: dict[str, float], expected: Ground | None) -> None:
+def test_assert_close_was_seen_with_what_it_compared(checks: dict[str, float], expected: Ground) -> None:
     assert of("import torch", "raise error_metas[0].to_error(msg)", file=TESTING, **checks) is expected
 
 
@@ -103,4 +110,16 @@ def test_assert_close_was_seen_with_what_it_compared(checks: dict[str, float], e
     ids=["of torch", "of generated code", "no check"],
 )
 def test_an_exception_is_never_disputed(kind: str, file: str, line: str) -> None:
-    assert of(line, line, kind=kind, file=file) is None
+    assert of(line, line, kind=kind, file=file) is FAULT
+
+
+def test_each_rule_is_reached() -> None:
+    checks = [
+        failed("got + None", "got + None", kind="TypeError"),
+        failed("import time\nassert time.time() < 1", "assert time.time() < 1"),
+        failed("", "raise error", file=TESTING, tolerable=0.0),
+        failed("", "raise error", file=TESTING, tolerable=1.0),
+        failed("assert got is None", "assert got is None"),
+        failed("assert got == 1", "assert got == 1"),
+    ]
+    assert [decide(DISPUTES, check)[0] for check in checks] == list(DISPUTES)

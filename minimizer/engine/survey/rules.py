@@ -1,0 +1,47 @@
+"""An ordered table of rules for one question, and the loop that asks it: the first rule that decides counts.
+
+`verdict_rules` has those for the verdict on a run, `dispute` those for a failing check of the script's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Seen = TypeVar("Seen")
+Verdict = TypeVar("Verdict", covariant=True)
+
+
+@dataclass(frozen=True)
+class Rule(Generic[Seen, Verdict]):
+    """A rule: what it is called, why that is the verdict or stands at this place, whether it ``holds`` of what was seen, and the verdict.
+
+    A verdict of None: a further run does not bear it out, as where a call cannot be held again, and the rules behind it decide.
+    """
+
+    name: str
+    why: str
+    holds: Callable[[Seen], bool]
+    verdict: Callable[[Seen], Verdict | None]
+
+
+Rules = tuple[Rule[Seen, Verdict], ...]
+"""In order: the first that decides counts, and the last always does."""
+
+
+def decide(rules: Rules[Seen, Verdict], seen: Seen) -> tuple[Rule[Seen, Verdict], Verdict]:
+    """The first rule that decides, and its verdict."""
+    for rule in rules:
+        if rule.holds(seen) and (verdict := rule.verdict(seen)) is not None:
+            return rule, verdict
+    raise AssertionError(f"no rule holds, not even {rules[-1].name!r}")
+
+
+def judge(rules: Rules[Seen, Verdict], seen: Seen) -> Verdict:
+    """The verdict of the first rule that decides."""
+    return decide(rules, seen)[1]
+
+
+def always(_: object) -> bool:
+    return True
