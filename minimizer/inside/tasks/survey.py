@@ -85,18 +85,7 @@ class Survey:
         self._holder = Holder(self._line, self._told, self._health, request.hold)
         self._lost = LostGpu(self._end_lost)
         self._each = EachInstance(self._coverage) if request.each else None
-        self._comparer = Comparer(
-            self._line,
-            self._told,
-            self._holder,
-            self._health,
-            self._lost,
-            values=request.values,
-            tolerance=request.tolerance,
-            measure=request.measure,
-            stops_at_layout=request.layout,
-            each=self._each,
-        )
+        self._comparer = Comparer(request, self._line, self._told, self._holder, self._health, self._lost, self._each)
         self._replaces_random = False
         """Whether compiled code draws eager's random numbers only because it is compared."""
         self._attempts: Attempts | None = None

@@ -9,7 +9,6 @@ and left out.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch.fx.experimental._backward_state import BackwardState
 from ..failures import describe, raised_while_compiling
 from ..graph.lifted import Unplayable
 from ..messages import Failure, Missing
+from ..questions import SurveyRequest
 from ..referee import referee, steadiness
 from ..referee.call import Call, Function, GradientCall, Side
 from ..values import snapshot
@@ -37,32 +37,24 @@ HOOKED = "passes hooks to compiled autograd, which has to run its backward: grad
 
 
 class Comparer:
-    """Compares calls and their gradients, and holds the first call that fails.
+    """Compares calls and their gradients as a survey asks for, and holds the first call that fails.
 
-    ``values``: if False, only exceptions count. ``tolerance``: the script's own, which then decides.
-    ``measure``: time both sides of each graph at its first call. ``stops_at_layout``: also hold a call that differs only in memory
-    layout. ``each``: counts failing calls while the script continues; if None, the first failing call is held.
+    ``each``: counts failing calls while the script continues; if None, the first failing call is held.
     """
 
     def __init__(
         self,
+        asked: SurveyRequest,
         line: Line,
         told: Told,
         holder: Holder,
         health: Health,
         lost: LostGpu,
-        *,
-        values: bool,
-        tolerance: Mapping[str, float] | None,
-        measure: bool,
-        stops_at_layout: bool,
         each: EachInstance | None,
     ) -> None:
-        self._line, self._told, self._holder, self._health = line, told, holder, health
-        self._lost = lost
+        self._asked, self._line, self._told, self._holder = asked, line, told, holder
+        self._health, self._lost, self._each = health, lost, each
         self._coverage = told.coverage
-        self._values, self._tolerance, self._measure = values, tolerance, measure
-        self._stops_at_layout, self._each = stops_at_layout, each
         self.backwards, self.kept = Backwards(), KeptOutputs()
 
     def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
@@ -107,9 +99,9 @@ class Comparer:
         self.kept.after(name, held)
         self.kept.keep(name, actual)
         after = snapshot.rng_state()
-        if self._measure and number == 0:
+        if self._asked.measure and number == 0:
             self._time(graph, call, compiled)
-        if self._values:
+        if self._asked.values:
             # Backends return lists, whatever the graph's own container is.
             answer = type(expected.result)(actual) if isinstance(expected.result, (tuple, list)) else actual
             self._judge(graph, number, call, expected, Side(answer, inputs))
@@ -134,7 +126,7 @@ class Comparer:
             self._told.note(f"graph {graph.index} is compared on copies: {line}")
             self._excuse("inputs_not_copied", graph)
             self._coverage.also(f"state of graph {graph.index} that cannot be copied: {line}")
-        return Call(graph.module, before, rng, switches, random=graph.random, tolerance=self._tolerance)
+        return Call(graph.module, before, rng, switches, random=graph.random, tolerance=self._asked.tolerance)
 
     def _time(self, graph: CapturedGraph, call: Call, compiled: Function) -> None:
         try:
@@ -155,7 +147,7 @@ class Comparer:
         self._count(graph, verdict)
         if verdict.nondeterministic:
             self._told.is_unsteady(graph)
-        is_passed_by = verdict.layout_only and not self._stops_at_layout and self._told.knows_layout_of(graph)
+        is_passed_by = verdict.layout_only and not self._asked.layout and self._told.knows_layout_of(graph)
         if verdict.fault and not is_passed_by:
             self._fails(graph, number, call, verdict)
         elif graph.draws_by_inductor and graph.compared == [number]:
@@ -191,7 +183,7 @@ class Comparer:
         failure = self._steady(graph, call, Failure("run", verdict.kind, verdict=verdict))
         if failure is None:
             return
-        if failure.verdict.layout_only and not self._stops_at_layout:
+        if failure.verdict.layout_only and not self._asked.layout:
             self._told.layout(graph, number, failure.verdict)
         elif self._each is not None:
             self._each.fails(graph.key, str(failure.kind))

@@ -15,6 +15,7 @@ from torch.fx.experimental._backward_state import BackwardState
 from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
 from minimizer.inside.messages import Failure
+from minimizer.inside.questions import SurveyRequest
 from minimizer.inside.referee import referee
 from minimizer.inside.watch import backwards
 from minimizer.inside.watch.captured import CapturedGraph
@@ -57,10 +58,8 @@ class Script:
         self.coverage = Coverage(None, None, 1, values=True)
         self.told = Told(self.coverage)
         self.holder, other = Holder(), cast(Any, Anything())
-        self.comparer = Comparer(
-            other, self.told, cast(Any, self.holder), other, other,
-            values=values, tolerance=None, measure=False, stops_at_layout=False, each=None,
-        )  # fmt: skip
+        asked = SurveyRequest(script="script.py", values=values)
+        self.comparer = Comparer(asked, other, self.told, cast(Any, self.holder), other, other, None)
         module = eager if isinstance(eager, fx.GraphModule) else fx.symbolic_trace(eager)
         self.graph = CapturedGraph(0, module, None, inputs)
         self.coverage.add(self.graph, None)
