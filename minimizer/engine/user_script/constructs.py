@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from minimizer.engine.user_script.syntax import FUNCTIONS, full_name, imported
+from minimizer.engine.user_script.syntax import DEFINITIONS, FUNCTIONS, decorators, full_name, imported
 
 AUTOGRAD_FUNCTION = "autograd.Function"
 RULES = {
@@ -20,6 +20,7 @@ GRADIENT = re.compile(r"\.backward$|^torch\.autograd\.(grad|backward)$")
 TRANSFORM = re.compile(r"^torch\.(func\.\w+|vmap)$")
 KEPT = {"create_graph": "gradient that is differentiated again", "retain_graph": "second gradient through one graph"}
 """Arguments of a gradient that keep its graph, and what for."""
+WRAPPER = re.compile(r"(functools|contextlib)\.")
 USUAL = ("__init__", "__new__", "__call__")
 """Special methods that nearly every class has."""
 DONATED, DONATED_BUFFERS = re.compile(r"\bdonated\b"), "second gradient through a graph whose buffers were donated"
@@ -43,6 +44,7 @@ def construct_of(tree: ast.Module, message: str = "") -> Construct | None:
         lambda: _rules(tree, names),
         lambda: _gradients(tree, names, message),
         lambda: _handlers(tree, names),
+        lambda: _wrapped(tree, names),
     )
     return next((found for finder in finders for found in finder()), None)
 
@@ -93,6 +95,14 @@ def _handlers(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]
             known = [name for call in calls if (name := full_name(call.func, names)).startswith("torch.")]
             around = f" around `{known[-1]}`" if known else ""
             yield Construct(f"`except` clause{around}", tried.handlers[0].lineno)
+
+
+def _wrapped(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
+    """A function that the standard library wraps, as in a cache: what is called is not what stands there."""
+    for function in (node for node in ast.walk(tree) if isinstance(node, DEFINITIONS)):
+        for name, line in decorators(function, names):
+            if WRAPPER.match(name):
+                yield Construct(f"`{name}` around `{function.name}`", line)
 
 
 def _transforms(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:

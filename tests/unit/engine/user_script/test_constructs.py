@@ -41,6 +41,21 @@ def test_the_rule_of_a_function_that_is_called_is_named(end: str, what: str, lin
 
 
 @pytest.mark.parametrize(
+    ("decorator", "what"),
+    [
+        ("functools.lru_cache", "`functools.lru_cache` around `f`"),
+        ("cached(maxsize=None)", "`functools.lru_cache` around `f`"),
+        ("torch.no_grad()", None),
+    ],
+)
+def test_a_wrapper_of_the_standard_library_is_named(decorator: str, what: str | None) -> None:
+    text = f"import functools, torch\nfrom functools import lru_cache as cached\n@{decorator}\ndef f(x):\n    return TABLE[x]\n"
+    found = construct_of(ast.parse(text))
+    assert (found.what if found is not None else None) == what
+    assert found is None or found.line == 3
+
+
+@pytest.mark.parametrize(
     ("text", "said", "what", "line"),
     [
         (
