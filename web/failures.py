@@ -21,7 +21,6 @@ from web import filters
 from web.access.table import identity, submitter
 from web.api.answers import BROKEN, COMMON, SECURITY, operation_id, problem_response, reference
 from web.api.schemas import JobBody, ProjectQuery, RetestBody, SignaturePath, job_body
-from web.job_page.verdict import KINDS
 from web.pages import job_view
 from web.problems import Problem, explain
 from web.service import service
@@ -184,7 +183,7 @@ def index() -> str:
         groups=service().store.failures(projects=identity().projects, kind=kind, q=q or None),
         most=MAX_GROUPS,
         filters={"kind": kind or "", "q": q},
-        kinds=KINDS,
+        kinds=Kind,
     )
 
 

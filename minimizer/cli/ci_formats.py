@@ -13,22 +13,12 @@ from xml.etree import ElementTree
 
 from minimizer import __version__
 from minimizer.cli.progress import printable
-from minimizer.cli.verdict import verdict_lines
-from minimizer.vocabulary import Kind, Status
+from minimizer.cli.verdict import OTHER_LAYOUT, verdict_lines
+from minimizer.report.words import WORDS
+from minimizer.vocabulary import Status
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT_KEY = "minimizerFailure/v1"
-WHAT = {
-    Kind.CRASH: "The process of a compiled program dies",
-    Kind.HANG: "A compiled program does not end",
-    Kind.COMPILE_ERROR: "The compiler raises an exception",
-    Kind.RUNTIME_ERROR: "A compiled program raises an exception that eager does not",
-    Kind.MISSING_ERROR: "A compiled program does not raise the exception that eager does",
-    Kind.WRONG_OUTPUT: "A compiled program computes wrong values",
-    Kind.WRONG_GRADIENT: "A compiled program computes wrong gradients",
-    Kind.WRONG_METADATA: "A compiled program gives another dtype, shape, stride or aliasing",
-}
-LAYOUT_ONLY = "values equal, memory layout differs"
 DEFAULT_NAME = "script.py"
 """The name that a service gives to a script whose own is not a plain one."""
 
@@ -150,7 +140,7 @@ def junit(finding: Finding) -> str:
         kind = report["failure"]["kind"]
         ElementTree.SubElement(case, "failure", {"type": kind, "message": message}).text = details
     elif is_failure:
-        why = "known failure" if finding.is_known else LAYOUT_ONLY if finding.is_layout_only else "not verified"
+        why = "known failure" if finding.is_known else OTHER_LAYOUT if finding.is_layout_only else "not verified"
         ElementTree.SubElement(case, "skipped", {"message": f"{why}: {message}"}).text = details
     else:
         ElementTree.SubElement(case, "system-out").text = details
@@ -165,9 +155,9 @@ def sarif(finding: Finding) -> str:
         {
             "id": str(kind),
             "name": "".join(word.title() for word in kind.split("_")),
-            "shortDescription": {"text": f"{text}."},
+            "shortDescription": {"text": f"{said.heading}."},
         }
-        for kind, text in WHAT.items()
+        for kind, said in WORDS.items()
     ]
     run: dict[str, Any] = {
         "tool": {"driver": {"name": "minimizer", "version": __version__, "rules": rules}},
@@ -215,7 +205,7 @@ def _roots() -> list[Path]:
 def _title(finding: Finding) -> str:
     failure = finding.report.get("failure")
     if failure:
-        return f"torch.compile: {LAYOUT_ONLY if finding.is_layout_only else failure['kind']}"
+        return f"torch.compile: {OTHER_LAYOUT if finding.is_layout_only else failure['kind']}"
     return "torch.compile: healthy" if finding.report["status"] == Status.HEALTHY else "torch.compile: not judged"
 
 

@@ -19,8 +19,10 @@ from minimizer.report.excused import Excused
 from minimizer.report.figures import differences
 from minimizer.report.instances import others
 from minimizer.report.model import OF_GRAPHS, Reduction, Report
+from minimizer.report.words import LAYOUT_ONLY
 from minimizer.vocabulary import Status
 
+OTHER_LAYOUT = LAYOUT_ONLY.heading.lower()
 NAME = 11
 """Characters in front of what a line says: the name of it, padded."""
 
@@ -42,7 +44,7 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
         lines.append(summary)
     failure, reduction = report.get("failure"), report.get("reduction")
     if failure:
-        layout = " (values equal, memory layout differs)" if failure.get("layout_only") else ""
+        layout = f" ({OTHER_LAYOUT})" if failure.get("layout_only") else ""
         lines.append(f"failure    {failure['kind']} in {failure['stage']}{layout}")
     if failure and failure.get("mechanism"):
         of_graph = failure["mechanism"] in OF_GRAPHS

@@ -11,7 +11,8 @@ from minimizer.report.as_markdown import render_issue
 from minimizer.report.issue_sections import Cut, title
 from minimizer.report.maintainers import labels
 from minimizer.report.model import Report
-from minimizer.vocabulary import Kind, Reason
+from minimizer.report.words import words_of
+from minimizer.vocabulary import Reason
 
 TRACKER = "https://github.com/pytorch/pytorch/issues"
 MAX_URL = 8000
@@ -23,11 +24,6 @@ CUTS = (
     *(replace(CODELESS, has_settings=False, log_lines=lines, has_repro=False) for lines in (10, 3)),
 )  # fmt: skip
 """What is left out, the first with which the link is short enough. Whatever it is lies in a file, and the body says in which."""
-SEARCHED = {
-    Kind.CRASH: "segfault", Kind.HANG: "hang", Kind.COMPILE_ERROR: "error", Kind.RUNTIME_ERROR: "error",
-    Kind.MISSING_ERROR: "error", Kind.WRONG_OUTPUT: "wrong", Kind.WRONG_GRADIENT: "gradient", Kind.WRONG_METADATA: "metadata",
-}  # fmt: skip
-"""A word for a kind of failure that titles in the tracker have."""
 MOST_SEARCHED, MOST_PHRASE = 2, 60
 """Operators and characters of the message that are searched for: the tracker shows what has all words of a query."""
 
@@ -85,7 +81,7 @@ def _words(report: Report) -> Iterator[str]:
         yield from ("dynamo", failure.mechanism.rpartition("_")[2])
         return
     if failure.exception_type is None:
-        yield SEARCHED[failure.kind]
+        yield words_of(failure).searched
         return
     yield re.sub(r"\W", "", failure.exception_type.rpartition(".")[2])
     first = next(iter(failure.message.splitlines()), "").partition(": ")[2]

@@ -14,6 +14,7 @@ from minimizer.report.maintainers import labels
 from minimizer.report.model import Failure, Report
 from minimizer.report.safe_markdown import block, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
+from minimizer.report.words import words_of
 from minimizer.vocabulary import Kind, Stage, counted
 
 MOST_TITLE = 99
@@ -23,17 +24,6 @@ AREAS = {
     Stage.CUDAGRAPHS: "cudagraphs",
 }  # fmt: skip
 """What titles in PyTorch's tracker begin with, in brackets."""
-DOES = {
-    Kind.CRASH: "crashes the process",
-    Kind.HANG: "never returns",
-    Kind.COMPILE_ERROR: "fails to compile",
-    Kind.RUNTIME_ERROR: "raises an error that eager does not raise",
-    Kind.MISSING_ERROR: "does not raise the error that eager raises",
-    Kind.WRONG_OUTPUT: "returns wrong values",
-    Kind.WRONG_GRADIENT: "has a wrong gradient",
-    Kind.WRONG_METADATA: "returns a tensor with wrong metadata",
-}
-OTHER_LAYOUT = "returns a tensor in another memory layout"
 MECHANISMS = {
     "lost_mutation": "loses a change of {what}",
     "stale_guard": "reuses compiled code although {what} has changed",
@@ -84,7 +74,7 @@ def _titled(report: Report, subject: str) -> str:
     if failure.is_between_graphs:
         said = f"torch.compile {_does(failure)}"
     elif failure.kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR) and failure.exception_type:
-        verb = "fails to compile" if failure.kind is Kind.COMPILE_ERROR else "raises only when compiled"
+        verb = "raises only when compiled" if failure.kind is Kind.RUNTIME_ERROR else _does(failure)
         said = f"{subject} {verb}: {_exception(failure)}"
     elif failure.kind is Kind.CRASH and (signal := re.search(r"\bSIG[A-Z]+\b", failure.message)):
         said = f"{subject} crashes ({signal[0]})"
@@ -232,7 +222,7 @@ def _does(failure: Failure) -> str:
         return failure.of_graph
     if failure.mechanism is not None:
         return MECHANISMS[failure.mechanism].format(what=failure.object or "what it was compiled for")
-    return OTHER_LAYOUT if failure.layout_only else DOES[failure.kind]
+    return words_of(failure).does
 
 
 def _exception(failure: Failure) -> str:

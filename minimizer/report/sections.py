@@ -16,19 +16,9 @@ from minimizer.report.model import Failure, Report, Rung, ScriptError
 from minimizer.report.outcomes import in_words
 from minimizer.report.safe_markdown import block, bullets, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
-from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
+from minimizer.report.words import words_of
+from minimizer.vocabulary import Reason, Stage, Status, counted
 
-WHAT_HAPPENS = {
-    Kind.CRASH: "The process dies",
-    Kind.HANG: "Compilation or the compiled call never ends",
-    Kind.COMPILE_ERROR: "Compilation fails",
-    Kind.RUNTIME_ERROR: "The compiled code raises an error that eager does not raise",
-    Kind.MISSING_ERROR: "The compiled code does not raise the error that eager raises",
-    Kind.WRONG_OUTPUT: "The compiled code computes wrong values",
-    Kind.WRONG_GRADIENT: "The compiled code computes wrong gradients",
-    Kind.WRONG_METADATA: "The compiled code returns tensors with the right values and wrong metadata",
-}
-LAYOUT_ONLY = "Values equal, memory layout differs"
 NO_FAILURE = {
     Reason.FAILS_IN_EAGER: "The script also fails without torch.compile.",
     Reason.NONDETERMINISTIC: "The script gives different results from run to run without the compiler, so nothing can be compared.",
@@ -84,8 +74,7 @@ def verdict(report: Report) -> str:
     second += _blamed_stage(failure.stage)
     if report.status is not Status.MINIMIZED:
         second += f" {escape(report.summary)}"
-    what = LAYOUT_ONLY if failure.layout_only else WHAT_HAPPENS[failure.kind]
-    return f"**{what} under `torch.compile`{where}, {often}.** {second}".rstrip()
+    return f"**{words_of(failure).heading} under `torch.compile`{where}, {often}.** {second}".rstrip()
 
 
 def _blamed_stage(stage: Stage) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minimizer.report.model import Failure
+from minimizer.report.words import words_of
 from minimizer.store import Job
 from minimizer.vocabulary import Kind, Reason, Status, Step
 
@@ -21,30 +22,6 @@ class Verdict:
     title: str
     text: str
 
-
-KINDS: dict[Kind, str] = {
-    Kind.CRASH: "The compiled code crashes the process",
-    Kind.HANG: "The compiled code never ends",
-    Kind.COMPILE_ERROR: "torch.compile cannot compile it",
-    Kind.RUNTIME_ERROR: "The compiled code raises an error that eager does not",
-    Kind.MISSING_ERROR: "Eager raises an error, and the compiled code does not",
-    Kind.WRONG_OUTPUT: "The compiled code returns wrong values",
-    Kind.WRONG_GRADIENT: "The compiled code computes wrong gradients",
-    Kind.WRONG_METADATA: "The compiled code returns tensors of another dtype, shape, stride or aliasing",
-}
-
-LAYOUT_ONLY = "Values equal, memory layout differs"
-
-_KIND_TONES: dict[Kind, Tone] = {
-    Kind.CRASH: "failed",
-    Kind.HANG: "failed",
-    Kind.COMPILE_ERROR: "unsure",
-    Kind.RUNTIME_ERROR: "unsure",
-    Kind.MISSING_ERROR: "unsure",
-    Kind.WRONG_OUTPUT: "found",
-    Kind.WRONG_GRADIENT: "found",
-    Kind.WRONG_METADATA: "found",
-}
 
 _REASONS: dict[Reason, tuple[str, str]] = {
     Reason.FAILS_IN_EAGER: (
@@ -121,7 +98,7 @@ def tone(status: Status) -> Tone:
 
 def kind_tone(kind: Kind) -> Tone:
     """The colour family of a kind of failure: the process is gone, an error says so, or nothing but the values does."""
-    return _KIND_TONES[kind]
+    return "found" if kind.is_numeric else "failed" if kind in (Kind.CRASH, Kind.HANG) else "unsure"
 
 
 def label(status: Status) -> str:
@@ -178,6 +155,4 @@ def _so_far(job: Job) -> str:
 
 
 def _kind_title(failure: Failure | None, otherwise: str) -> str:
-    if failure is None:
-        return otherwise
-    return LAYOUT_ONLY if failure.layout_only else KINDS[failure.kind]
+    return words_of(failure).heading if failure is not None else otherwise

@@ -16,7 +16,6 @@ from web import filters
 from web.access.table import home, identity, submitter
 from web.api.schemas import RetryQuery
 from web.examples import EXAMPLES, example
-from web.job_page.verdict import KINDS
 from web.pages import again, highlight, job_view
 from web.pages import form as forms
 from web.problems import Problem, problem_of
@@ -85,7 +84,7 @@ def jobs() -> str:
         filters={"status": status or "", "kind": kind or "", "q": q},
         counts=store.counts(identity().projects),
         statuses=list(Status),
-        kinds=KINDS,
+        kinds=Kind,
         live=any(not job.status.is_final for job in found) and "cursor" not in request.args,
     )
 

@@ -10,6 +10,7 @@ from flask import Flask
 import minimizer
 from minimizer.report.figures import differences
 from minimizer.report.outcomes import in_words
+from minimizer.report.words import WORDS
 from minimizer.vocabulary import counted
 from web.job_page import diagnosis, verdict
 from web.pages import highlight
@@ -35,7 +36,7 @@ def install(app: Flask) -> None:
         tone=verdict.tone,
         label=verdict.label,
         kind_tone=verdict.kind_tone,
-        kind_title=verdict.KINDS.__getitem__,
+        kind_title=lambda kind: WORDS[kind].heading,
         outcome=in_words,
         sign=diagnosis.sign,
         differences=differences,

@@ -9,19 +9,9 @@ from collections.abc import Mapping, Sequence
 from minimizer.engine.emit.details import Details
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, Reproducibility
+from minimizer.report.words import words_of
 from minimizer.vocabulary import Kind, Stage
 
-VERDICTS = {
-    Kind.CRASH: "crashes the process when it runs {what}",
-    Kind.HANG: "never returns for {what}",
-    Kind.COMPILE_ERROR: "fails to compile {what}",
-    Kind.RUNTIME_ERROR: "raises for {what}, eager does not",
-    Kind.MISSING_ERROR: "does not raise the error that eager raises for {what}",
-    Kind.WRONG_OUTPUT: "computes wrong values for {what}",
-    Kind.WRONG_GRADIENT: "computes wrong gradients for {what}",
-    Kind.WRONG_METADATA: "returns tensors with wrong metadata for {what}",
-}
-LAYOUT_ONLY = "returns equal values in another memory layout for {what}"
 WIDTH = 86
 WORDS = 38
 """Most characters of a message that the repro looks for: enough to identify it, and the check fits its line."""
@@ -51,7 +41,7 @@ def comment(
     is_behind = details.get("backward", False) and failure.kind is not Kind.WRONG_GRADIENT
     what = ("the backward of " if is_behind else "") + subject(culprits)
     sentences = [
-        f"torch.compile {_verdict(failure).format(what=what)}{where}.",
+        f"torch.compile {words_of(failure).does_for.format(what=what)}{where}.",
         *([f"It {failure.of_graph}: {failure.object}."] if failure.of_graph else []),
         *([details["disputed"]] if "disputed" in details else []),
         *_origin(culprits),
@@ -70,10 +60,6 @@ def _origin(culprits: Sequence[Culprit]) -> list[str]:
     # In ASCII, as all of a repro but the script's own words.
     place = f" at {first.source.words}".replace(" → ", ", which calls ").replace("…", "...") if first.source else ""
     return [f"Found{module}{place}."]
-
-
-def _verdict(failure: Failure) -> str:
-    return LAYOUT_ONLY if failure.layout_only else VERDICTS[failure.kind]
 
 
 def stage_name(stage: Stage) -> str:

@@ -15,6 +15,7 @@ from minimizer.engine.program.model import Node, Program
 from minimizer.engine.survey.cases import message_of, signal_name
 from minimizer.report.culprit import Culprit, Error, Source
 from minimizer.report.model import Failure
+from minimizer.report.words import LAYOUT_ONLY, words_of
 from minimizer.vocabulary import Stage, counted
 
 BOOKKEEPING = {
@@ -247,23 +248,15 @@ def verdict_sentence(fault: Fault) -> str:
     culprit = fault.culprits[0] if fault.culprits else Culprit()
     where = f" in {culprit.module_name}" if culprit.module else ""
     operators = ", ".join(culprit.operators[:4]) or culprit.what or "an unknown operator"
-    what = {
-        "crash": "crashes the process",
-        "hang": "never ends",
-        "compile_error": "fails to compile",
-        "runtime_error": "raises an error when compiled",
-        "missing_error": "misses the error that eager raises",
-        "wrong_output": "gives wrong values",
-        "wrong_gradient": "gives wrong gradients",
-        "wrong_metadata": "gives a result of the wrong kind",
-    }[failure.kind]
-    sentence = f"torch.compile ({failure.stage}) {what}: {operators}{where}."
+    does = words_of(failure).does_for
+    sentence = f"torch.compile ({failure.stage}) {does.format(what=f'{operators}{where}')}."
     if failure.of_graph:
         sentence = f"torch.compile ({failure.stage}) {failure.of_graph}: {operators}{where} ({failure.object})."
     if failure.layout_only:
-        sentence = f"Values equal, memory layout differs: torch.compile ({failure.stage}) gives other strides for {operators}{where}."
+        sentence = f"{LAYOUT_ONLY.heading}: {sentence}"
     if failure.stage is Stage.CUSTOM_OP:
-        sentence = f"An operator of the script's own is at fault, and torch.compile {what}: {culprit.what or operators}{where}."
+        what = f"{culprit.what or operators}{where}"
+        sentence = f"An operator of the script's own is at fault, and torch.compile {does.format(what=what)}."
     rate = failure.reproducibility
     if rate.failed < rate.runs:
         sentence += f" It does not always show: in {rate.failed} of {rate.runs} runs of the script."

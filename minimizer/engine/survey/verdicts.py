@@ -16,6 +16,7 @@ from minimizer.engine.survey.cases import Cache, ScriptCase, Settled, checked_of
 from minimizer.engine.trouble import KILLED, KILLED_EACH_TIME
 from minimizer.errors import WorkerTrouble
 from minimizer.report.excused import excused
+from minimizer.report.words import LAYOUT_ONLY
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 NO_NETWORK = re.compile(r"name resolution|Name or service not known|Network is unreachable|getaddrinfo failed")
@@ -136,7 +137,7 @@ def layout_unmade(otherwise: Settled, why: str) -> Settled:
         otherwise,
         status=Status.PARTIAL,
         reason=Reason.NOT_VERIFIED,
-        summary=f"Values equal, memory layout differs: a compiled call returned tensors with other strides than eager. No repro was made: {why}",
+        summary=f"{LAYOUT_ONLY.heading}: a compiled call returned tensors with other strides than eager. No repro was made: {why}",
         kind=Kind.WRONG_METADATA,
         layout_only=True,
     )

@@ -78,7 +78,7 @@ def full() -> Report:
 def test_the_report_begins_with_two_sentences() -> None:
     first = render(full(), script_name="train.py", repro=REPRO).splitlines()[0]
     assert first == (
-        "**The compiled code computes wrong values under `torch.compile` on cpu, in 3 of 3 runs of the script.** "
+        "**The compiled code returns wrong values under `torch.compile` on cpu, in 3 of 3 runs of the script.** "
         "The culprit is `aten.relu` in `blocks.7.activation`, and Inductor is the first part of the compiler to go wrong."
     )
 
