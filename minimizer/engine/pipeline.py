@@ -30,6 +30,9 @@ from minimizer.engine.program.regions import Region
 from minimizer.engine.routes import NO_ANSWER, Made, Routes
 from minimizer.engine.survey import early_end
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved
+from minimizer.engine.survey.plain_pair import PlainPair
+from minimizer.engine.survey.rules import judge
+from minimizer.engine.survey.verdict_rules import PLAIN
 from minimizer.engine.survey.verdicts import layout_unmade
 from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, is_of_the_machine
@@ -230,7 +233,7 @@ def survey(parts: Parts) -> Case | ScriptCase | Settled:
 def against_plain_runs(parts: Parts, found: Settled, routes: Routes) -> Made | Settled:
     """A verdict in the light of what the script does untouched, or the repro of a failure that only shows there."""
     try:
-        end = parts.plain.against(found)
+        end = judge(PLAIN, PlainPair(found, parts.plain, *parts.plain.pair()))
         return routes.as_it_runs_plainly(end, parts.plain) if end is not found else end
     finally:
         fold.attempted(parts.job.report, [*routes.tried, *parts.plain.attempts])

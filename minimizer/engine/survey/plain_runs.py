@@ -2,8 +2,8 @@
 
 Our surveys change settings to make calls comparable, and a setting may remove a failure: a draw that is wrong
 only with inductor's own random numbers is right with ``fallback_random``. So a script is not called healthy if a plain
-run of it fails. It runs once with the compiler and once without, each time in a process, a sandbox and a folder of its own. A
-difference between the two that shows again in a second pair is a failure, whatever our comparison says.
+run of it fails. It runs once with the compiler and once without, each time in a process, a sandbox and a folder of its own. What the
+two come to is a table of `verdict_rules`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from minimizer.engine.budget.patience import PLAIN_SECONDS
@@ -23,16 +23,13 @@ from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.tracebacks import Traceback, last_traceback
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.oracle.signature import exception_signature
-from minimizer.engine.survey.cases import Settled, is_out_of_memory, is_own_check, line_of, signal_name
-from minimizer.engine.survey.dispute import Ground, ground
-from minimizer.engine.survey.verdicts import denied, disputed
-from minimizer.engine.survey.ways import COMPILED, DISABLED, FORCED, SETTINGS, Way, launcher_of
+from minimizer.engine.survey.cases import is_out_of_memory, line_of, signal_name
+from minimizer.engine.survey.ways import COMPILED, DISABLED, Way, launcher_of
 from minimizer.engine.trouble import DIED, Death, Fault, rule_for, signal_of
 from minimizer.errors import Cancelled, ChildFailed
 from minimizer.report.examined import Attempt
-from minimizer.report.excused import excused
 from minimizer.sandbox import real_interpreter
-from minimizer.vocabulary import Kind, Reason, Status
+from minimizer.vocabulary import Kind
 
 FAR = 5
 """A run that was stopped counts as endless only if the other one took at most a `FAR`-th of its time."""
@@ -78,6 +75,11 @@ class End:
         died_by = signal_of(self.status)
         return f"exit status {self.status}" if died_by is None else signal_name(died_by)
 
+    @property
+    def text(self) -> str:
+        """Its traceback; else what is said of it."""
+        return self.traceback.text if self.traceback is not None else self.said
+
     def outlasts(self, other: End) -> bool:
         """Whether it was stopped after `FAR` times as long as the other run took, which ended well."""
         return self.overran and other.passes and self.seconds >= max(PLAIN_SECONDS, FAR * other.seconds)
@@ -106,8 +108,9 @@ class PlainRuns:
         watch: Callable[[], None],
         on_note: Callable[[str], None],
     ) -> None:
-        self._place, self._script, self._args, self._nproc = place, script, args, nproc
-        self._left, self._watch, self._on_note = left, watch, on_note
+        self.place, self.note = place, on_note
+        self._script, self._args, self._nproc = script, args, nproc
+        self._left, self._watch = left, watch
         self._started = time.monotonic()
         self._closed = threading.Event()
         self._pool = ThreadPoolExecutor(2)
@@ -137,148 +140,28 @@ class PlainRuns:
         limit = max(PLAIN_SECONDS * crowding(), 3 * self._slowest)
         return self._seen(self._pool.submit(self._run, way, limit, text))
 
-    def against(self, found: Settled) -> Settled:
-        """Revise a verdict by the plain runs; it stays if these both pass or are inconclusive."""
+    def pair(self) -> tuple[End, End]:
+        """The ends of the run with the compiler and the one without; of further ones, where these had too little GPU memory side by side."""
         self.begin()
         assert self._first is not None
         compiled, disabled = map(self._await, self._first)
         if compiled.starved or disabled.starved:
             self.one_by_one = True
-            compiled, disabled = self._ask([COMPILED, DISABLED], compiled, disabled)
-        if compiled.outlasts(disabled):
-            (again,) = self._ask([COMPILED], compiled)
-            if again.outlasts(disabled):
-                return self._endless(found, again, disabled)
-        for end in (compiled, disabled):
-            if not end.is_known:
-                self._on_note(f"The {end.way.name}, says nothing: {end.said}.")
-                return replace(found, excused=(*found.excused, excused("plain_runs_unknown", end.said)))
-        if compiled.passes and disabled.passes:
-            return found
-        eager = self._eager(compiled, disabled)
-        return found if compiled.passes and eager.passes else self._judged(found, compiled, eager)
+            compiled, disabled = self.ask([COMPILED, DISABLED], compiled, disabled)
+        return compiled, disabled
 
-    # what a difference means ---------------------------------------------------------------------------------------------
-
-    def _eager(self, compiled: End, disabled: End) -> End:
-        """The end of the script in eager: by the stance, unless the script sets one or that run is inconclusive."""
-        if self._sets_stance:
-            return disabled
-        (forced,) = self._ask([FORCED], compiled, disabled)
-        if not forced.is_known:
-            return disabled
-        if not forced.is_like(disabled):
-            self._on_note(
-                f"The script looks at the compiler: with TORCHDYNAMO_DISABLE=1 it ends otherwise ({disabled.line}) than with the stance "
-                f"force_eager ({forced.line}). The second is taken for what eager does."
-            )
-        return forced
-
-    def _judged(self, found: Settled, compiled: End, eager: End) -> Settled:
-        """The verdict where a run fails, once a second pair of runs ends in the same way."""
-        if compiled.passes and self._is_about_compiler(eager):
-            self._on_note(
-                f"Without the compiler a check of the script's own fails ({eager.line}): it is about the compiler."
-            )
-            return replace(found, excused=(*found.excused, excused("about_compiler", eager.line)))
-        again = self._ask([COMPILED, eager.way], compiled, eager)
-        if not (again[0].is_like(compiled) and again[1].is_like(eager)):
-            self._on_note(
-                f"Plain runs of the script did not end in the same way every time: with the compiler {compiled.line}, then "
-                f"{again[0].line}; without it {eager.line}, then {again[1].line}."
-            )
-            return replace(found, excused=(*found.excused, excused("plain_runs_unsteady", compiled.line)))
-        if not eager.passes and not compiled.passes:
-            return self._fails_in_eager(found, compiled, eager)
-        return self._steady(found, compiled, eager)
-
-    def _steady(self, found: Settled, compiled: End, eager: End) -> Settled:
-        failing = eager if compiled.passes else compiled
-        error = failing.error
-        if error is not None and ground(self._text, error) is Ground.READING:
-            return replace(disputed(error, found.checked), failed=2, runs=2, traceback=_text_of(failing))
-        if compiled.passes:
-            how = f"The error that eager raises is missing when compiled ({eager.line}): run by itself, the script fails in 2 of 2 runs without the compiler, and ends well in 2 of 2 with it."
-            tried = ""
-        else:
-            how = f"Run by itself, the script fails with the compiler in 2 of 2 runs ({compiled.line}), and in none of 2 without it."
-            tried = self._taken_away_by(compiled, eager)
-        is_seen = found.status is not Status.HEALTHY
-        known = "No compiled graph fails by itself" if is_seen else "Our own runs of it show no failure"
-        return replace(
-            found,
-            status=Status.PARTIAL,
-            reason=Reason.UNEXPLAINED,
-            summary=f"{how} {known}, and nothing else shows why. {tried}".strip(),
-            kind=_kind(compiled),
-            exception=error,
-            failed=2,
-            runs=2,
-            traceback=_text_of(failing),
-        )
-
-    def _endless(self, found: Settled, compiled: End, disabled: End) -> Settled:
-        how = (
-            f"Run by itself, the script has not ended after {compiled.seconds:.0f} s with the compiler, in 2 of 2 runs, and ends well "
-            f"after {disabled.seconds:.0f} s without it. It hangs, or takes as long to compile: a larger --budget waits for longer."
-        )
-        return replace(
-            found,
-            status=Status.PARTIAL,
-            reason=Reason.UNEXPLAINED,
-            summary=f"{how} What was compared before: {found.summary}",
-            kind=Kind.HANG,
-            failed=2,
-            runs=2,
-        )
-
-    def _taken_away_by(self, compiled: End, eager: End) -> str:
-        """A sentence on the settings of ours that remove the failure, each added alone to a plain run."""
-        ends = self._ask(
-            [replace(way, name=f"plain run, compiled, with {way.name}") for way in SETTINGS], compiled, eager
-        )
-        cures = [way.name for way, end in zip(SETTINGS, ends, strict=True) if end.passes]
-        if cures:
-            return f"What takes it away, added alone to such a run: {', '.join(cures)}."
-        unknown = [way.name for way, end in zip(SETTINGS, ends, strict=True) if not end.is_known]
-        rest = f"; {', '.join(unknown)} could not be tried" if unknown else ""
-        return f"None of our settings ({', '.join(way.name for way in SETTINGS)}) takes it away by itself{rest}."
-
-    def _fails_in_eager(self, found: Settled, compiled: End, eager: End) -> Settled:
-        is_same = compiled.is_like(eager)
-        also = "" if is_same else f" With the compiler: {compiled.line}."
-        advice = denied(eager.error, self._place) if eager.error is not None else ""
-        why = f" The sandbox keeps it from what it needs: {advice}" if advice else " Fix that first."
-        return replace(
-            found,
-            status=Status.FAILED,
-            reason=Reason.SANDBOX_DENIED if advice else Reason.FAILS_IN_EAGER,
-            summary=f"Run by itself, the script fails without the compiler too: {eager.line}.{also}{why}",
-            exception=eager.error,
-            traceback=_text_of(eager),
-        )
-
-    def _is_about_compiler(self, end: End) -> bool:
-        """Whether an eager run ended by a check of the script's own outside of its compiled functions."""
-        return end.traceback is not None and is_own_check(end.traceback.error) and not end.traceback.in_compiled
-
-    # running -------------------------------------------------------------------------------------------------------------
-
-    @property
-    def _text(self) -> str:
-        return self._script.read_text(errors="replace")
-
-    @property
-    def _sets_stance(self) -> bool:
-        """Whether the script sets a stance itself, which would override ours."""
-        return "set_stance" in self._text
-
-    def _ask(self, ways: Sequence[Way], *earlier: End) -> list[End]:
+    def ask(self, ways: Sequence[Way], *earlier: End) -> list[End]:
         """Run the script in these ways, two in parallel, each for at most three times the slowest ``earlier`` run."""
         limit = max(PLAIN_SECONDS * crowding(), 3 * max(end.seconds for end in earlier))
         if self.one_by_one:
             return [self._await(self._start(way, limit)) for way in ways]
         return [self._await(run) for run in [self._start(way, limit) for way in ways]]
+
+    @property
+    def text(self) -> str:
+        return self._script.read_text(errors="replace")
+
+    # running -------------------------------------------------------------------------------------------------------------
 
     def _start(self, way: Way, limit: float) -> Future[End]:
         return self._pool.submit(self._run, way, limit)
@@ -299,26 +182,26 @@ class PlainRuns:
                 continue
 
     def _run(self, way: Way, limit: float, text: str | None = None) -> End:
-        folder = self._place.private(f"plain-{threading.get_ident()}")
+        folder = self.place.private(f"plain-{threading.get_ident()}")
         limit = min(limit, self._left())
         try:
-            work, home = self._place.lay_out(folder / "work"), folder / "home"
+            work, home = self.place.lay_out(folder / "work"), folder / "home"
             home.mkdir()
-            self._place.headers.lay(home)
+            self.place.headers.lay(home)
             launcher = launcher_of(way, folder, text)
-            gate = self._place.gate.alone if self.one_by_one else self._place.gate.beside
+            gate = self.place.gate.alone if self.one_by_one else self.place.gate.beside
             with gate(self._until_closed):
                 ran = run_clean(
                     [*self._command, *map(str, launcher), str(self._script), *self._args],
-                    self._place.sandbox,
+                    self.place.sandbox,
                     work=work,
                     output=folder / "errors",
-                    read=[*self._place.read, *launcher],
+                    read=[*self.place.read, *launcher],
                     write=[work, home],
-                    environment={**self._ranks, **self._place.plain_environment(home), **dict(way.environment)},
+                    environment={**self._ranks, **self.place.plain_environment(home), **dict(way.environment)},
                     limit=limit,
                     watch=self._until_closed,
-                    network=self._place.network,
+                    network=self.place.network,
                     only_errors=True,
                 )
         except (ChildFailed, OSError) as error:
@@ -326,17 +209,17 @@ class PlainRuns:
         finally:
             scratch_disk.remove(folder)
         output = ran.output.replace(f"{self._script.parent}/", "")  # reports contain no paths of this machine
-        return _end_of(way, ran, self._place.redacted(output), limit, is_alone=self.one_by_one)
+        return _end_of(way, ran, self.place.redacted(output), limit, is_alone=self.one_by_one)
 
     @property
     def _ranks(self) -> dict[str, str]:
         """Variables for ranks: the sandbox has only the loopback interface, which Gloo does not find itself."""
-        return {"GLOO_SOCKET_IFNAME": "lo"} if self._nproc > 1 and not self._place.network else {}
+        return {"GLOO_SOCKET_IFNAME": "lo"} if self._nproc > 1 and not self.place.network else {}
 
     @property
     def _command(self) -> list[str]:
         ranks = ["-m", "torch.distributed.run", f"--nproc-per-node={self._nproc}"] if self._nproc > 1 else []
-        return [str(real_interpreter(self._place.python)), *ranks]
+        return [str(real_interpreter(self.place.python)), *ranks]
 
     def _until_closed(self) -> None:
         if self._closed.is_set():
@@ -361,19 +244,3 @@ def _end_of(way: Way, ran: CleanRun, output: str, limit: float, *, is_alone: boo
         said, status = "the machine had too little memory or disk for it, or ended it", None
     overran = ran.status is None
     return End(way, status, traceback, said, ran.seconds, overran=overran, starved=is_starved and ran.status != 0)
-
-
-def _kind(compiled: End) -> Kind:
-    """The kind of failure of a compiled run that ends differently from the eager one."""
-    if compiled.passes:
-        return Kind.MISSING_ERROR
-    error = compiled.error
-    if error is None:
-        return Kind.RUNTIME_ERROR if signal_of(compiled.status) is None else Kind.CRASH
-    if is_of_compiler(error):
-        return Kind.COMPILE_ERROR
-    return Kind.WRONG_OUTPUT if error.type == "AssertionError" else Kind.RUNTIME_ERROR
-
-
-def _text_of(end: End) -> str:
-    return end.traceback.text if end.traceback is not None else end.said

@@ -1,6 +1,7 @@
 """The order of verdicts: a table of rules for each state in which a run may be left.
 
 `HELD`: at its failing call. `ENDED`: at its end, be it by an exception, which `RAISED` has the verdicts on. `UNENDED`: dead, or silent.
+`PLAIN` revises a verdict by plain runs.
 A row has the name of a rule, why that is the verdict or stands at this place, what must hold, and the verdict.
 """
 
@@ -13,11 +14,12 @@ from minimizer.engine.survey import verdicts
 from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_out_of_memory, is_own_check, line_of
 from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.observed import EndedRun, HeldRun, RaisedRun, UnendedRun
+from minimizer.engine.survey.plain_pair import PlainPair
 from minimizer.engine.survey.rules import Rule, Rules, always, judge
 from minimizer.engine.survey.toolchain import lacks_compiler
 from minimizer.engine.trouble import KILLED, OWN_CODE_RAISED
 from minimizer.errors import GraphTooLarge
-from minimizer.vocabulary import Kind
+from minimizer.vocabulary import Kind, Reason
 
 
 def closing(verdict: Callable[[HeldRun], Found]) -> Callable[[HeldRun], Found]:
@@ -147,3 +149,25 @@ UNENDED: Rules[UnendedRun, Found] = (
     Rule("it dies in no graph", "the script itself is reduced, should it die again",
          always, lambda run: ScriptCase(verdicts.not_runnable(run.survey, "with the compiler"))),
 )  # fmt: skip
+
+PLAIN: Rules[PlainPair, Settled] = (
+    Rule("it ends soon in eager, and twice not with the compiler", "such a run is no trouble of the machine",
+         lambda pair: pair.compiled.outlasts(pair.disabled), PlainPair.endless),
+    Rule("a run says nothing", "it was stopped, or the machine was in trouble",
+         lambda pair: not (pair.compiled.is_known and pair.disabled.is_known), PlainPair.excused_as_unknown),
+    Rule("it passes with the compiler and without", "the verdict stays",
+         lambda pair: pair.compiled.passes and pair.disabled.passes, lambda pair: pair.found),
+    Rule("it passes with the compiler and by the stance", "what fails without looks at the variable only",
+         lambda pair: pair.compiled.passes and pair.eager.passes, lambda pair: pair.found),
+    Rule("a check of the compiler fails in eager", "that is what it is for", PlainPair.is_about_compiler, PlainPair.excused_as_about_compiler),
+    Rule("a second pair ends otherwise", "a difference counts that shows every time", lambda pair: not pair.is_steady(), PlainPair.excused_as_unsteady),
+    Rule("the sandbox denies it something in eager", "advice on the sandbox helps here, and fixing the script does not",
+         lambda pair: pair.fails_in_both() and bool(pair.denial),
+         lambda pair: pair.fails_in_eager(Reason.SANDBOX_DENIED, f"The sandbox keeps it from what it needs: {pair.denial}")),
+    Rule("it fails in eager too", "there is nothing to hold the compiler to",
+         PlainPair.fails_in_both, lambda pair: pair.fails_in_eager(Reason.FAILS_IN_EAGER, "Fix that first.")),
+    Rule("its check reads a clock or a counter of the compiler", "what it reads says nothing of values", PlainPair.reads_compiler, PlainPair.disputed),
+    Rule("it fails in eager only", "an error is missing with the compiler", lambda pair: pair.compiled.passes, PlainPair.missing_error),
+    Rule("it fails with the compiler only", "a failure, whatever our comparison says", always, PlainPair.fails_compiled),
+)  # fmt: skip
+"""The verdict in the light of plain runs: it stays if these pass or are inconclusive."""

@@ -18,8 +18,11 @@ from minimizer.engine.child.protocol import Checked
 from minimizer.engine.reduce.python import Source, reduce_script
 from minimizer.engine.survey import plain_runs
 from minimizer.engine.survey.cases import Settled
+from minimizer.engine.survey.plain_pair import PlainPair
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
+from minimizer.engine.survey.rules import decide
+from minimizer.engine.survey.verdict_rules import PLAIN
 from minimizer.sandbox import choose_sandbox, real_interpreter, runtime_paths
 from minimizer.vocabulary import Kind, Reason, Status
 
@@ -88,9 +91,13 @@ def judge(place: Place, tmp_path: Path) -> Judge:
         script, notes = tmp_path / "home" / "script.py", list[str]()
         script.write_text(MODE + dedent(body))
         with runs_of(place, script, notes) as plain:
-            return plain.against(HEALTHY), plain, notes
+            return against(HEALTHY, plain), plain, notes
 
     return judged
+
+
+def against(found: Settled, plain: PlainRuns) -> Settled:
+    return decide(PLAIN, PlainPair(found, plain, *plain.pair()))[1]
 
 
 def runs_of(place: Place, script: Path, notes: list[str], left: float = 100.0) -> PlainRuns:
@@ -240,7 +247,7 @@ def test_a_script_that_ends_soon_without_the_compiler_and_never_with_it_is_not_h
     script, notes = tmp_path / "home" / "script.py", list[str]()
     script.write_text(MODE + "while compiled:\n    time.sleep(0.1)")
     with runs_of(place, script, notes, left=budget) as plain:
-        found = plain.against(HEALTHY)
+        found = against(HEALTHY, plain)
     if budget < 2:
         assert is_excused(found, "plain_runs_unknown"), "what was cut off by the budget shows no hang"
         assert any("says nothing" in note for note in notes)
@@ -257,7 +264,7 @@ def test_a_failure_that_no_graph_shows_stays_one(place: Place, tmp_path: Path, b
     script = tmp_path / "home" / "script.py"
     script.write_text(MODE + body)
     with runs_of(place, script, []) as plain:
-        found = plain.against(seen)
+        found = against(seen, plain)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, reason, Kind.RUNTIME_ERROR)
     assert "Our own runs of it show no failure" not in found.summary
 
@@ -270,7 +277,7 @@ def test_a_run_that_cannot_be_started_says_nothing(
     script, notes = tmp_path / "home" / "script.py", list[str]()
     script.write_text(MODE)
     with runs_of(place, script, notes) as plain:
-        assert is_excused(plain.against(HEALTHY), "plain_runs_unknown")
+        assert is_excused(against(HEALTHY, plain), "plain_runs_unknown")
     assert any("No space left" in note for note in notes)
 
 
