@@ -167,6 +167,7 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
         triage = Triage(
             surveys,
             on_note=journal.note,
+            log=journal.log,
             on_healthy=plain.begin,
             repeat_seconds=max(REPEAT_SECONDS, options.budget / 10),
         )

@@ -327,7 +327,7 @@ class Routes:
                     raise
                 if isinstance(end, Unanswered):
                     self.triage.suspects.leave_open()
-                further = self.triage.suspects.next()
+                further = self.triage.suspects.hold_next()
                 if further is None and isinstance(end, Unreduced) and end.settled is not case.otherwise:
                     raise
                 if further is None:

@@ -74,7 +74,7 @@ def _titled(report: Report, subject: str) -> str:
     if failure.is_between_graphs:
         said = f"torch.compile {_does(failure)}"
     elif failure.kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR) and failure.exception_type:
-        verb = "raises only when compiled" if failure.kind is Kind.RUNTIME_ERROR else _does(failure)
+        verb = "raises only when compiled" if failure.kind is Kind.RUNTIME_ERROR else words_of(failure).does
         said = f"{subject} {verb}: {_exception(failure)}"
     elif failure.kind is Kind.CRASH and (signal := re.search(r"\bSIG[A-Z]+\b", failure.message)):
         said = f"{subject} crashes ({signal[0]})"

@@ -30,7 +30,7 @@ SECOND_FILE, SECOND_ARCHIVE = "repro-2.py", "repro-2.zip"
 def see_graphs(routes: Routes, follow_up: FollowUp) -> None:
     """Survey the graphs of a script whose fault lies between graphs; reduce one that fails too, if there is time."""
     journal = routes.journal
-    triage = Triage(routes.triage.surveys, on_note=journal.note, on_healthy=lambda: None, repeat_seconds=0.0)
+    triage = Triage(routes.triage.surveys, on_note=journal.note, log=journal.log, repeat_seconds=0.0)
     with follow_up.adding(Step.FURTHER, least=SECOND_FAULT_SECONDS):
         found = triage.run()
         if not isinstance(found, ScriptCase):

@@ -30,6 +30,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.levels.text import TextLevel
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script, shorter
+from minimizer.engine.reduce.python.rerun import has_ended_itself
 from minimizer.engine.survey.cases import Settled
 from minimizer.engine.user_script.bundle import bundle
 from minimizer.engine.user_script.constructs import construct_of
@@ -150,7 +151,7 @@ class BetweenGraphs(TextLevel):
             reproducibility=Reproducibility(failed=2, runs=2),
         )
         observed = tuple(words.observed(found, self._number))
-        self._know(replace(self._journal.fault, failure=failure, observed=observed))
+        self._take_failure(replace(self._journal.fault, failure=failure, observed=observed))
 
     def _explain(self, found: Found, mechanism: Mechanism) -> None:
         """How what was announced came about."""
@@ -210,8 +211,8 @@ class BetweenGraphs(TextLevel):
         plain = with_backend(reduced.text, oracle.backend)
         scripts = dict.fromkeys((named_entries(plain), plain))
         forms = (self._written(text) for script in scripts for text in self._asserted(script, oracle))
-        shown = self._first_that_shows(forms, EVIDENCE)
-        return self._offer(shown) if shown is not None else None
+        shown = self._first_that_shows(forms, has_ended_itself)
+        return self._publish(shown) if shown is not None else None
 
     def _asserted(self, text: str, oracle: ExactOracle) -> Iterator[str]:
         """The script with an assertion at its end, the way that reads best first."""

@@ -33,6 +33,7 @@ from minimizer.engine.oracle.signature import Signature, also_seen
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, reduce_script
 from minimizer.engine.reduce.python import Source as Script
+from minimizer.engine.reduce.python.rerun import has_shown_it
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.bundle import bundle
@@ -115,7 +116,7 @@ class PythonLevel(TextLevel):
             again, _ = self._rerun.failure(script.text)
         rate = Reproducibility(failed=1 + (again is not None and target.matches(again)), runs=2)
         self._announce(target, outcome, rate)
-        reduced = self._aimed_at(script, target)
+        reduced = self._reduce(script, target)
         if otherwise.reason in (Reason.DISPUTED, Reason.UNEXPLAINED) and names_clock(reduced.text):
             # There is no failure for them to describe.
             self._journal.fault = replace(self._journal.fault, reduction=None, also_seen=())
@@ -179,10 +180,10 @@ class PythonLevel(TextLevel):
         elif error.source is not None:
             self._raised_at = Source.of(self._bundle.line(*error.source, name), error.library)
             self._line = self._own_line(error)
-        self._know(replace(self._journal.fault, failure=failure))
+        self._take_failure(replace(self._journal.fault, failure=failure))
         self._journal.announce(self._journal.fault)
 
-    def _aimed_at(self, script: Script, target: Signature) -> Script:
+    def _reduce(self, script: Script, target: Signature) -> Script:
         rerun = self._rerun
         rerun.target = target
         rerun.backend = self._cheapest(script, target)
@@ -286,8 +287,8 @@ class PythonLevel(TextLevel):
         *readable, safe = ways
         shown = None
         with self._until_verification(target.kind):
-            shown = self._first_that_shows(readable, telltale(fault.failure))
-        return self._offer(shown or safe)
+            shown = self._first_that_shows(readable, partial(has_shown_it, words=telltale(fault.failure)))
+        return self._publish(shown or safe)
 
 
 def _end(target: Signature) -> str:

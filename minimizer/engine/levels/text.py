@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from minimizer.engine import fold
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
@@ -31,7 +32,7 @@ class TextLevel(ABC):
         self._line: int | None = None
         """The line to blame in the script that is reduced, by its number there."""
 
-    def _know(self, fault: Fault) -> None:
+    def _take_failure(self, fault: Fault) -> None:
         """Take a failure that no graph has; that of a graph says on which device it is."""
         self._journal.fault = fault
         fold.on_device(self._journal.report, "cpu")
@@ -57,11 +58,11 @@ class TextLevel(ABC):
     def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:
         """Reduce a script by the passes of this level."""
 
-    def _first_that_shows(self, forms: Iterable[Repro], words: str) -> Repro | None:
-        """The first form of the repro that fails with these words in the warm child, and not without the compiler."""
-        return next((repro for repro in forms if self._rerun.shows(repro.source, words)), None)
+    def _first_that_shows(self, forms: Iterable[Repro], is_it: Callable[[ExceptionInfo | None], bool]) -> Repro | None:
+        """The first form of the repro that ends so in the warm child, and well without the compiler."""
+        return next((repro for repro in forms if self._rerun.shows(repro.source, is_it)), None)
 
-    def _offer(self, repro: Repro) -> Repro:
+    def _publish(self, repro: Repro) -> Repro:
         """Publish a repro that clean processes have yet to verify."""
         keep_draft(repro, None, self._journal)
         return repro

@@ -20,12 +20,43 @@ from minimizer.engine.survey.cases import is_own_check
 from minimizer.engine.survey.readings import Check, Sources, located, reads_compiler, sources_of
 from minimizer.engine.survey.rules import Rule, Rules, always, judge
 
-STRUCTURE_CALLS = re.compile(
-    r"callable|dim|element_size|get_device|hasattr|is_complex|is_contiguous|is_floating_point|isinstance|issubclass|len|ndimension|nelement"
-    r"|numel|size|storage_offset|stride|type"
+STRUCTURE_CALLS = frozenset(
+    [
+        "callable",
+        "dim",
+        "element_size",
+        "get_device",
+        "hasattr",
+        "is_complex",
+        "is_contiguous",
+        "is_floating_point",
+        "isinstance",
+        "issubclass",
+        "len",
+        "ndimension",
+        "nelement",
+        "numel",
+        "size",
+        "storage_offset",
+        "stride",
+        "type",
+    ]
 )
-STRUCTURE_ATTRIBUTES = re.compile(
-    r"__class__|device|dtype|grad_fn|is_leaf|itemsize|layout|names|nbytes|ndim|requires_grad|shape"
+STRUCTURE_ATTRIBUTES = frozenset(
+    [
+        "__class__",
+        "device",
+        "dtype",
+        "grad_fn",
+        "is_leaf",
+        "itemsize",
+        "layout",
+        "names",
+        "nbytes",
+        "ndim",
+        "requires_grad",
+        "shape",
+    ]
 )
 """Functions, methods and attributes that describe the structure of a value, not its magnitude."""
 CLOCK = re.compile(r"\btime(it)?\b|perf_counter")
@@ -125,9 +156,9 @@ def _is_structure(side: ast.AST) -> bool:
         case ast.Compare():
             return all(isinstance(operator, ast.Is | ast.IsNot) for operator in side.ops)
         case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
-            return STRUCTURE_CALLS.fullmatch(name) is not None
+            return name in STRUCTURE_CALLS
         case ast.Attribute():
-            return STRUCTURE_ATTRIBUTES.fullmatch(side.attr) is not None
+            return side.attr in STRUCTURE_ATTRIBUTES
         case ast.Subscript():
             return _is_structure(side.value)
         case ast.Tuple() | ast.List():

@@ -96,7 +96,7 @@ class Suspects:
         self.otherwise: Settled | None = None
         """The verdict if no suspect is confirmed; None until a run has shown one."""
 
-    def first(self, seen: Sequence[protocol.Seen], healthy: Settled) -> Case | Settled:
+    def hold_first(self, seen: Sequence[protocol.Seen], healthy: Settled) -> Case | Settled:
         """The first suspect that can be held; else the verdict, where ``healthy`` is that if all of them are rounding."""
         self._left = list(seen)
         note = (
@@ -104,9 +104,9 @@ class Suspects:
         )
         legal = excused("behind_jump", count=len(seen))
         self.otherwise = replace(healthy, notes=(*healthy.notes, note), excused=(legal,))
-        return self.next() or self.otherwise
+        return self.hold_next() or self.otherwise
 
-    def next(self) -> Case | None:
+    def hold_next(self) -> Case | None:
         """The next suspect, held; None if none is left.
 
         If its program covers the forward only, the gradients are held as a graph of their own.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NoReturn
 
 from minimizer.engine.child import protocol, stacks
 from minimizer.engine.child.outcome import ExceptionInfo
@@ -108,7 +109,7 @@ class HeldRun:
         except GraphTooLarge as error:
             return error
 
-    def starved(self) -> Settled:
+    def starved(self) -> NoReturn:
         raise MemoryExceeded(
             "a C++ compiler of Inductor had too little memory, which is no compile error; "
             "MINIMIZER_TRIAL_MEMORY_BYTES and MINIMIZER_JOB_MEMORY_BYTES say how much there may be"

@@ -16,7 +16,7 @@ from minimizer.engine.child import protocol
 from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_healthy
 from minimizer.engine.survey.holding import Holding, Suspects
 from minimizer.engine.survey.observed import EndedRun, HeldRun, UnendedRun
-from minimizer.engine.survey.rules import judge
+from minimizer.engine.survey.rules import Rules, Seen, decide
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.verdict_rules import ENDED, HELD, UNENDED
 from minimizer.engine.survey.verdicts import layout_unmade, too_little
@@ -29,7 +29,7 @@ class Triage:
     """Judges the runs of one script.
 
     ``repeat_seconds``: seconds after which a script that ends well is not run again. ``on_healthy``: called after the
-    first healthy run, before the next one.
+    first healthy run, before the next one. ``log``: is told by which rule a verdict came about.
     """
 
     def __init__(
@@ -37,10 +37,12 @@ class Triage:
         surveys: Surveys,
         *,
         on_note: Callable[[str], None],
+        log: Callable[[str], None] = lambda text: None,
         on_healthy: Callable[[], None] = lambda: None,
         repeat_seconds: float = REPEAT_SECONDS,
     ) -> None:
         self.surveys, self._on_note, self._repeat_seconds = surveys, on_note, repeat_seconds
+        self._log = log
         self._on_healthy = on_healthy
         self._holding = Holding(surveys, on_note)
         self.suspects = Suspects(self._holding)
@@ -84,13 +86,18 @@ class Triage:
         """The result of a run, by the rules for the state that it is left in."""
         survey = self.surveys.next(caches=caches)
         if survey.held is not None:
-            return judge(HELD, HeldRun(survey, survey.held, self._holding))
+            return self._judged(HELD, HeldRun(survey, survey.held, self._holding))
         if survey.finished is None:
-            return judge(UNENDED, UnendedRun(survey, self._holding))
+            return self._judged(UNENDED, UnendedRun(survey, self._holding))
         for note in survey.finished.notes:
             self._on_note(note)
         self._layouts = survey.finished.layouts or self._layouts
-        return judge(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
+        return self._judged(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
+
+    def _judged(self, rules: Rules[Seen, Found], run: Seen) -> Found:
+        rule, found = decide(rules, run)
+        self._log(f"rule: {rule.name}")
+        return found
 
     def held_at(self, case: Case) -> Case | None:
         """The call of a case, held again, just before compiled code makes it; None if it cannot be held."""

@@ -74,7 +74,7 @@ ENDED: Rules[EndedRun, Found] = (
          lambda run: run.finished.exception is not None, lambda run: judge(RAISED, RaisedRun(run.finished, run.holding))),
     Rule("values behind a jump differ", "a fault if a part of the graph is wrong on eager's own inputs, else rounding, amplified",
          lambda run: bool(run.finished.suspects) and not run.saw_nothing(),
-         lambda run: run.suspects.first(run.finished.suspects, judge(WITHOUT_SUSPECTS, run))),
+         lambda run: run.suspects.hold_first(run.finished.suspects, judge(WITHOUT_SUSPECTS, run))),
     *WITHOUT_SUSPECTS,
 )  # fmt: skip
 

@@ -20,7 +20,10 @@ GRADIENT = re.compile(r"\.backward$|^torch\.autograd\.(grad|backward)$")
 TRANSFORM = re.compile(r"^torch\.(func\.\w+|vmap)$")
 KEPT = {"create_graph": "gradient that is differentiated again", "retain_graph": "second gradient through one graph"}
 """Arguments of a gradient that keep its graph, and what for."""
-WRAPPER = re.compile(r"(functools|contextlib)\.")
+WRAPPER = re.compile(
+    r"functools\.(cache|lru_cache|cached_property|partialmethod|singledispatch(method)?)|contextlib\.(async)?contextmanager"
+)
+"""Decorators of the standard library that put something else in the place of a function."""
 USUAL = ("__init__", "__new__", "__call__")
 """Special methods that nearly every class has."""
 DONATED, DONATED_BUFFERS = re.compile(r"\bdonated\b"), "second gradient through a graph whose buffers were donated"
@@ -98,10 +101,10 @@ def _handlers(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]
 
 
 def _wrapped(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
-    """A function that the standard library wraps, as in a cache: what is called is not what stands there."""
+    """A function in whose place the standard library puts something else, such as a cache."""
     for function in (node for node in ast.walk(tree) if isinstance(node, DEFINITIONS)):
         for name, line in decorators(function, names):
-            if WRAPPER.match(name):
+            if WRAPPER.fullmatch(name):
                 yield Construct(f"`{name}` around `{function.name}`", line)
 
 

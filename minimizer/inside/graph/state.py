@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +31,8 @@ OURS = {
 Graph caches are off in every child except in two runs of the script; ``force_disable_caches`` also makes equal kernels be built again.
 """
 
+FALLBACK_RANDOM = "fallback_random"
+"""The setting of Inductor that has compiled code draw eager's random numbers."""
 DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynamic_shapes"}}
 """Settings that ``torch.compile(dynamic=...)`` changes while it compiles."""
 
@@ -124,20 +127,35 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
 
 
 def inductor_options(backend: Any) -> dict[str, Any]:
-    """The ``options`` that a backend object of Inductor, or of our own, was made with; those of our own are left out."""
-    return {key: value for key, value in _options(backend).items() if not key.startswith("minimizer.")}
+    """The ``options`` that a backend object of Inductor, or of our own, was made with.
+
+    Those of our own are left out, and a refusal of eager's random numbers, on which the configuration decides (`without_refusal`).
+    """
+    options = getattr(backend, "config", None) or getattr(backend, "kwargs", {}).get("options") or {}
+    of_inductor = {key: value for key, value in options.items() if not key.startswith("minimizer.")}
+    return {key: value for key, value in of_inductor.items() if (key, value) != (FALLBACK_RANDOM, False)}
 
 
-def leave_random_to_us(backend: Any) -> bool:
-    """Take an option of Inductor that refuses eager's random numbers out of a backend object; whether there was one."""
-    refuses = _options(backend).get("fallback_random") is False
-    if refuses:
-        del _options(backend)["fallback_random"]
-    return refuses
+def refuses_random(backend: Any) -> bool:
+    """Whether a backend object of Inductor has an option that refuses eager's random numbers, whatever the configuration says."""
+    return getattr(backend, "compiler_name", None) == "inductor" and backend.config.get(FALLBACK_RANDOM) is False
 
 
-def _options(backend: Any) -> dict[str, Any]:
-    return getattr(backend, "config", None) or getattr(backend, "kwargs", {}).get("options") or {}
+@contextlib.contextmanager
+def without_refusal(backend: Any) -> Iterator[None]:
+    """Inside, what a backend object compiles draws as the configuration says, also later, in its backward.
+
+    Behind it the object is as it was: Dynamo compares backends by their options, and compiles anew for another one.
+    """
+    if not refuses_random(backend):
+        yield
+        return
+    options = backend.config
+    backend.config = {key: value for key, value in options.items() if key != FALLBACK_RANDOM}
+    try:
+        yield
+    finally:
+        backend.config = options
 
 
 def _option(value: Any) -> str:

@@ -195,7 +195,8 @@ class Survey:
         snapshot.set_rng_state(rng)
         self._line.phase("compile", graph, None)
         try:
-            compiled = compile_()
+            with state.without_refusal(backend):
+                compiled = compile_()
         except BaseException as error:
             self._lost.end_if(error, graph, None, "compile")
             steering = bool(CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
@@ -224,8 +225,8 @@ class Survey:
             # Makes inductor draw eager's random numbers, so that the graph can be compared. Never reset, since a backward is
             # compiled later, when the script gets there.
             self._replaces_random = self._replaces_random or not torch._inductor.config.fallback_random
-            is_refused = state.leave_random_to_us(graph.backend)
-            graph.draws_by_inductor = (is_refused or self._replaces_random) and own_random.is_used_by(graph.backend)
+            replaces = self._replaces_random or state.refuses_random(graph.backend)
+            graph.draws_by_inductor = replaces and own_random.is_used_by(graph.backend)
             torch._inductor.config.fallback_random = True
             self._coverage.excuses.excuse("random_replaced", f"graph {graph.index}")
         graph.eager_seconds = time.monotonic() - begun

@@ -172,6 +172,24 @@ def test_inductors_own_random_numbers_that_are_right_or_not_asked_for_are_no_fau
     assert (answer.checked.calls, answer.notes) == (2, [])
 
 
+def test_a_backend_is_the_same_for_dynamo_behind_an_option_that_was_left_out(child: Executor, home: Path) -> None:
+    """Dynamo compiles anew for a backend with other options, and refuses after some times."""
+    text = """
+        import torch
+        for _ in range(12):
+            torch.compile(lambda x: torch.rand_like(x), fullgraph=True, options={"fallback_random": False})(torch.ones(3))
+
+        def draw(x):
+            return torch.rand_like(x)
+
+        for _ in range(12):
+            torch.compile(draw, fullgraph=True, options={"fallback_random": False})(torch.ones(3))
+    """
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is None
+    assert answer.checked.graphs == 2
+
+
 def test_a_backward_that_does_not_compile_is_held(child: Executor, home: Path) -> None:
     text = """
         import torch

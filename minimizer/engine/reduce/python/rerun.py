@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,10 +99,10 @@ class Rerun:
         (outcome,) = self._run([self._request(text, compiled=False)])
         return outcome.ending is Ending.SAME
 
-    def shows(self, text: str, words: str) -> bool:
-        """Whether a repro ends well without the compiler, and with it as its failure demands (`has_shown_it`): clean processes decide later."""
+    def shows(self, text: str, is_it: Callable[[ExceptionInfo | None], bool]) -> bool:
+        """Whether a repro ends well without the compiler, and with it by an exception that ``is_it``: clean processes decide later."""
         _, outcome = self.failure(text)
-        return has_shown_it(outcome.exception, words) and self.ends_well(text)
+        return is_it(outcome.exception) and self.ends_well(text)
 
     def observed(self, text: str) -> Outcome:
         """An eager run that observes the compiled functions: ``ops``, ``calls`` and ``unusual`` inputs."""
@@ -172,11 +172,16 @@ def has_shown_it(error: ExceptionInfo | None, words: str) -> bool:
 
     Exit status 125 means that the repro could not run.
     """
-    if error is None:
-        return False
-    if error.type == "SystemExit":
-        return error.message != "125"
+    if error is None or error.type == "SystemExit":
+        return has_ended_itself(error)
     return words in f"{error.type.rpartition('.')[2]}: {error.message}"
+
+
+def has_ended_itself(error: ExceptionInfo | None) -> bool:
+    """Whether a repro ended by an exit or an assertion of its own, and not because it could not run."""
+    return error is not None and (
+        error.type == "AssertionError" or (error.type == "SystemExit" and error.message != "125")
+    )
 
 
 def _is_raised_by_script(error: ExceptionInfo | None) -> bool:

@@ -18,7 +18,7 @@ from minimizer.engine.budget.patience import REPRO_SECONDS
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.script_idioms import emit_script, in_lines
-from minimizer.engine.reduce.python.rerun import has_shown_it
+from minimizer.engine.reduce.python.rerun import has_ended_itself, has_shown_it
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.inside.failures import describe
 from minimizer.inside.wire import plain
@@ -300,3 +300,18 @@ def test_a_function_for_a_script_has_a_name_that_is_not_taken() -> None:
     taken = "".join(f"{name} = 1\n" for name in ("check", "run", "program", "check_2"))
     *_, whole, _ = repros(Kind.RUNTIME_ERROR, text=f"import torch\n{taken}print(check)\nprint(run)\n")
     assert "def check_3():" in whole.source
+
+
+@pytest.mark.parametrize(
+    ("type_", "message", "ended"),
+    [
+        ("AssertionError", "expected 1.0, actual 2.0", True),
+        ("SystemExit", "1", True),
+        ("SystemExit", "125", False),
+        ("torch._dynamo.exc.BackendCompilerFailed", "backend='inductor' raised:\nAssertionError: strides", False),
+    ],
+)
+def test_an_assertion_within_the_compiler_is_none_of_the_repros_own(type_: str, message: str, ended: bool) -> None:
+    error = ExceptionInfo(type=type_, message=message, root_type=type_, root_message=message)
+    assert has_ended_itself(error) is ended
+    assert has_ended_itself(None) is False

@@ -608,8 +608,8 @@ def test_several_suspects_are_asked_in_turn() -> None:
     asked = asked_of(executor, steps=3)
 
     assert isinstance(asked.run(), Case)
-    assert isinstance(asked.suspects.next(), Case)
-    assert asked.suspects.next() is None
+    assert isinstance(asked.suspects.hold_next(), Case)
+    assert asked.suspects.hold_next() is None
     assert [request.hold for request in executor.asked[1:]] == [
         HoldPlace(1, 4),
         HoldPlace(2, 0),
@@ -630,7 +630,7 @@ def test_gradients_are_held_where_the_program_of_their_call_has_none(
     asked = asked_of(executor, steps=3)
 
     cases = [asked.run()]
-    while (case := asked.suspects.next()) is not None:
+    while (case := asked.suspects.hold_next()) is not None:
         cases.append(case)
 
     assert [request.hold.phase for request in executor.asked[1:]] == held_phases

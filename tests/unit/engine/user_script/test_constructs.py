@@ -46,6 +46,8 @@ def test_the_rule_of_a_function_that_is_called_is_named(end: str, what: str, lin
         ("functools.lru_cache", "`functools.lru_cache` around `f`"),
         ("cached(maxsize=None)", "`functools.lru_cache` around `f`"),
         ("torch.no_grad()", None),
+        ("functools.wraps(print)", None),
+        ("functools.partial(torch.compile, dynamic=True)", None),
     ],
 )
 def test_a_wrapper_of_the_standard_library_is_named(decorator: str, what: str | None) -> None:
