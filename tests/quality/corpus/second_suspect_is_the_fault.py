@@ -5,7 +5,7 @@ from torch._inductor.lowering import lowerings
 
 aten = torch.ops.aten
 sigmoid, floor = lowerings[aten.sigmoid.default], lowerings[aten.floor.default]
-lowerings[aten.sigmoid.default] = lambda x: lowerings[aten.add.Tensor](sigmoid(x), 4e-6)
+lowerings[aten.sigmoid.default] = lambda x: lowerings[aten.add.Tensor](sigmoid(x), 3e-7)
 lowerings[aten.floor.default] = lambda x: lowerings[aten.add.Tensor](floor(x), 1)
 
 

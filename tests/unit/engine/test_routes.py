@@ -114,7 +114,7 @@ class Suspects:
     def rate(self, case: Case, seen: Reproducibility, enough: int, over: Event) -> Reproducibility:
         return Reproducibility(failed=enough, runs=enough)
 
-    def next(self) -> Case | None:
+    def hold_next(self) -> Case | None:
         return self._left.pop(0) if self._left else None
 
     def leave_open(self) -> None:
