@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from minimizer.engine.child.protocol import MadeCall
-from minimizer.engine.levels.call_sequence import check, imports, values_of
+from minimizer.engine.levels.call_sequence import check, grad_mode, imports, values_of
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.program.regions import Cutter, split
@@ -28,31 +28,40 @@ STEP = 2
 def as_scripts(program: Program, call: MadeCall) -> Iterator[tuple[str, Program]]:
     """The scripts that may show the failure of a call, each with the part of the graph that it calls; none where an input has no source text.
 
-    The smallest parts come first. Of a graph that has numbers, the parts are the operations that take one.
+    The smallest parts come first. Of a graph that has numbers, the parts are the operations that take one, with what makes it.
     """
     known = dict(zip((i.name for i in program.inputs), values_of(program.inputs, call), strict=True))
     numbers = {name for name, value in known.items() if value is not None and _number(value) is not None}
     nodes, cutter = program.nodes, Cutter(program)
-    parts = (
-        [(at, at + 1) for at in _first_of_each(nodes, numbers)]
-        if numbers
-        else [(r.start, r.stop) for r in split(nodes, 0, len(nodes))]
-    )
+    parts = _taking(nodes, numbers) if numbers else [(r.start, r.stop) for r in split(nodes, 0, len(nodes))]
     for part in [*(cutter.cut(*ends) for ends in parts), program]:
         for text in _of_part(part, call, known):
             yield text, part
 
 
-def _first_of_each(nodes: Sequence[Node], numbers: Set[str]) -> list[int]:
-    """The places of the nodes that take one of these inputs, the first of each operation."""
-    places = {node.target: at for at, node in reversed([*enumerate(nodes)]) if numbers & {*node.refs()}}
-    return sorted(places.values())
+def _taking(nodes: Sequence[Node], inputs: Set[str]) -> list[tuple[int, int]]:
+    """The windows that end in a node which takes one of these inputs, or a number made of them, the first of each operation.
+
+    Each begins with the first of the nodes that make its numbers, and of those that take one and on whose results it works.
+    """
+    numbers = inputs | {node.name for node in nodes if node.number is not None}
+    first: dict[str, int] = {}
+    """Where the window of a node begins, of those that make or take a number."""
+    windows: dict[str, tuple[int, int]] = {}
+    for at, node in enumerate(nodes):
+        refs = {*node.refs()}
+        if node.number is None and not numbers & refs:
+            continue
+        first[node.name] = min([at, *(first[ref] for ref in refs if ref in first)])
+        if node.number is None and node.target not in windows:
+            windows[node.target] = (first[node.name], at + 1)
+    return sorted(windows.values(), key=lambda window: window[1] - window[0])
 
 
 def _of_part(part: Program, call: MadeCall, known: Mapping[str, str | None]) -> Iterator[str]:
     values = [known[i.name] if i.name in known else _drawn(i, part) for i in part.inputs]
     texts = [value for value in values if value is not None]
-    if len(texts) < len(values):
+    if len(texts) < len(values) or all(_number(text) is not None for text in texts):  # no tensor: nothing is compiled
         return
     program = part.as_compiled().renamed()
     backward = ".sum().backward()" if program.grad else ""
@@ -83,6 +92,7 @@ def _script(program: Program, call: MadeCall, values: list[str], earlier: list[s
     body = [
         *render.setup(program),
         render.function(program, "f"),
+        *grad_mode(program, values),
         f"compiled = torch.compile(f{options})",
         calls,
     ]

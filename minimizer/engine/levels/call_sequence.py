@@ -33,11 +33,10 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     earlier: list[str] = []
     for call, values in zip(calls[:-1], arguments, strict=False):
         earlier += [*call.statements, f"compiled({values})"]
-    needs_no_grad = not program.grad and any("requires_grad_" in values for values in arguments)
     body = [
         *render.setup(program),
         render.function(program, "f"),
-        *(["torch.set_grad_enabled(False)"] if needs_no_grad else []),
+        *grad_mode(program, arguments),
         f"compiled = torch.compile(f{options})",
         *earlier,
         *check(program, calls[-1], arguments[-1], made[-1]),
@@ -48,6 +47,12 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     except (SyntaxError, ValueError):  # of a child that is not to be trusted
         return None
     return text
+
+
+def grad_mode(program: Program, arguments: Sequence[str]) -> list[str]:
+    """The statement for a program without gradients that is called with what requires one: it may write to that in place."""
+    is_off = not program.grad and any("requires_grad_" in values for values in arguments)
+    return ["torch.set_grad_enabled(False)"] if is_off else []
 
 
 def check(

@@ -46,6 +46,31 @@ torch.testing.assert_close(call(compiled), call(f), rtol=0.01, atol=0.01)
     )
 
 
+AVERAGE = Program(
+    inputs=(Input("mean", golden="mean", meta=VALUE), Input("decay", golden="decay"), Input("value", golden="value", meta=VALUE)),
+    nodes=(
+        Node("kept", ".mul_", (Ref("mean"), Ref("decay")), meta=VALUE),
+        Node("rest", "operator.sub", (1, Ref("decay")), number=0.5),
+        Node("moved", ".add_", (Ref("kept"), Ref("value")), (("alpha", Ref("rest")),), meta=VALUE),
+        Node("doubled", "operator.mul", (Ref("moved"), 2), meta=VALUE),
+    ),
+    outputs=("doubled",),
+)  # fmt: skip
+WEIGHTS = {"mean": "torch.ones(3, 2).requires_grad_()", "decay": "0.5", "value": "torch.zeros(3, 2)"}
+
+
+def test_a_number_that_is_made_of_another_comes_with_what_makes_it_and_with_what_takes_that_other() -> None:
+    texts = dict.fromkeys(
+        tuple(node.name for node in part.nodes) for _, part in as_scripts(AVERAGE, MadeCall(values=WEIGHTS))
+    )
+    assert list(texts) == [("kept",), ("kept", "rest", "moved"), ("kept", "rest", "moved", "doubled")]
+
+
+def test_a_weight_is_written_to_where_the_script_has_no_gradients() -> None:
+    for text, _ in as_scripts(AVERAGE, MadeCall(values=WEIGHTS)):
+        assert text.index("torch.set_grad_enabled(False)") < text.index("compiled = ")
+
+
 def test_the_whole_graph_comes_last_and_the_same_call_twice_after_other_numbers() -> None:
     found = list(as_scripts(GATE, CALL))
     assert [len(part.nodes) for _, part in found] == [1, 1, 2, 2]
