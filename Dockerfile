@@ -1,7 +1,7 @@
 # One image for web, worker and migration, with the torch that is named; `worker-gpu` has arguments of its own.
 #
 #   docker build .                                              the torch that the package index gives
-#   docker build --build-arg TORCH_INDEX=<index of CPU builds> --build-arg TORCH_SPEC=torch==2.13.0+cpu .
+#   docker build --build-arg TORCH_INDEX=<index of CPU builds> --build-arg TORCH_SPEC=torch==2.14.1+cpu .
 FROM python:3.12-slim-bookworm
 
 # g++ and the headers are for torch.compile at run time, bubblewrap for the sandbox.
@@ -13,7 +13,7 @@ WORKDIR /opt/minimizer
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # torch first: it is large, and changes less often than what follows.
-ARG TORCH_SPEC=torch==2.13.0
+ARG TORCH_SPEC=torch==2.14.1
 ARG TORCH_INDEX=
 RUN pip install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} "$TORCH_SPEC"
 

@@ -1,6 +1,6 @@
 """An attention layer that builds its mask in the forward, by indexing.
 
-Real fault of torch 2.13 on CPU: the assignment through two index tensors, followed by an addition and a softmax, makes
+Real fault of torch 2.13 and 2.14 on CPU: the assignment through two index tensors, followed by an addition and a softmax, makes
 the fusion of outer loops fail with a KeyError while the code is generated.
 """
 

@@ -1,6 +1,6 @@
 """A ranking model that puts prices into buckets by floor division. The script checks the compiled model itself.
 
-Real fault of torch 2.13 on CPU: float ``//`` is off by one where the quotient is just below a whole number: 1.0 // 0.1 is
+Real fault of torch 2.13 and 2.14 on CPU: float ``//`` is off by one where the quotient is just below a whole number: 1.0 // 0.1 is
 9 in eager and 10 compiled. Here the wrong bucket looks up a wrong embedding, and the script notices at the very end.
 """
 

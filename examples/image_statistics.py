@@ -1,6 +1,6 @@
 """Statistics of 8-bit images before they are normalised: where is the darkest pixel of each?
 
-Real fault of torch 2.13 on CPU: argmin of uint8 answers 0 for every row of 16 values or more. All is whole numbers here,
+Real fault of torch 2.13 and 2.14 on CPU: argmin of uint8 answers 0 for every row of 16 values or more. All is whole numbers here,
 so no tolerance and no float64 run can help to judge it.
 """
 

@@ -1,6 +1,6 @@
 """Sound interval bounds for a bfloat16 layer: after each step the bounds are widened to the next number outward.
 
-Real fault of torch 2.13 on CPU: compiled ``nextafter`` of bfloat16 gives back the number it was given, so the bounds are
+Real fault of torch 2.13 and 2.14 on CPU: compiled ``nextafter`` of bfloat16 gives back the number it was given, so the bounds are
 not widened at all. The bounds must be exact, so the script compares without a tolerance. A float64 run would side with
 the wrong answer here.
 """
