@@ -82,7 +82,7 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
         rung(name, PASSES if outcome.ending is healthy else outcome.ending, outcome, kinds)
         for (name, _), outcome in zip(ladder, outcomes, strict=True)
     ]
-    return stage_of(ladder, [_fails(outcome, healthy) for outcome in outcomes]), shown, measured
+    return stage_of(ladder, [_fails(outcome, healthy, kinds) for outcome in outcomes]), shown, measured
 
 
 def cheapest(program: Program, oracle: Oracle) -> str | None:
@@ -109,6 +109,8 @@ def _healthy(kinds: Collection[Kind], lowest: Outcome) -> Ending:
     return Ending.EAGER_ERROR if Kind.MISSING_ERROR in kinds or dies_instead else Ending.SAME
 
 
-def _fails(outcome: Outcome, healthy: Ending) -> bool | None:
-    """Whether a rung fails in any way; None if it could not be judged."""
+def _fails(outcome: Outcome, healthy: Ending, kinds: Collection[Kind]) -> bool | None:
+    """Whether a rung fails in any way, but for other values below an error of the compiler; None if it could not be judged."""
+    if outcome.ending is Ending.DIFFERENT and {*kinds} <= {Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR}:
+        return False
     return True if signature_of(outcome) is not None else False if outcome.ending is healthy else None

@@ -34,7 +34,8 @@ def as_scripts(program: Program, call: MadeCall) -> Iterator[tuple[str, Program]
     numbers = {name for name, value in known.items() if value is not None and _number(value) is not None}
     nodes, cutter = program.nodes, Cutter(program)
     parts = _taking(nodes, numbers) if numbers else [(r.start, r.stop) for r in split(nodes, 0, len(nodes))]
-    for part in [*(cutter.cut(*ends) for ends in parts), program]:
+    smaller = [ends for ends in parts if ends != (0, len(nodes))]
+    for part in [*(cutter.cut(*ends) for ends in smaller), program]:
         for text in _of_part(part, call, known):
             yield text, part
 
@@ -64,7 +65,7 @@ def _of_part(part: Program, call: MadeCall, known: Mapping[str, str | None]) -> 
     if len(texts) < len(values) or all(_number(text) is not None for text in texts):  # no tensor: nothing is compiled
         return
     program = part.as_compiled().renamed()
-    backward = ".sum().backward()" if program.grad else ""
+    backward = ".sum().backward()" if program.grad and any("requires_grad_" in text for text in texts) else ""
     differing = [_other_numbers(texts, distance) for distance in range(EARLIER, 0, -1)]
     if differing[0] != texts:
         yield _script(program, call, texts, [_earlier(call, other, program, backward) for other in differing])

@@ -12,7 +12,7 @@ import pytest
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
+from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
 from minimizer.engine.diagnose.own_backend import backend_of
 from minimizer.engine.journal import Journal
@@ -153,6 +153,14 @@ def test_of_another_failure_a_rung_that_fails_in_eager_does_not_pass() -> None:
     stage, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((PASSES, PASSES, Outcome(ending=Ending.EAGER_ERROR), FAILS))))
     assert stage is Stage.UNKNOWN
     assert ladder[2].outcome == "eager_error"
+
+
+@pytest.mark.parametrize(("kind", "stage"), [(Kind.COMPILE_ERROR, Stage.AOT_AUTOGRAD), (Kind.CRASH, Stage.DYNAMO)])
+def test_other_values_on_a_rung_below_an_error_are_none_of_its_stage(kind: Kind, stage: Stage) -> None:
+    """Memory that is overwritten shows as other values or as a crash; an error of the compiler is its own failure."""
+    other = Outcome(ending=Ending.DIFFERENT, verdict=Verdict(fault=True, kind="wrong_output"))
+    found, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((other, FAILS, FAILS, FAILS), kind)))
+    assert (found, ladder[0].outcome) == (stage, "different")
 
 
 def test_a_rung_that_fails_otherwise_than_the_script_says_what_it_raises() -> None:

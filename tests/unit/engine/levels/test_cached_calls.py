@@ -71,6 +71,12 @@ def test_a_weight_is_written_to_where_the_script_has_no_gradients() -> None:
         assert text.index("torch.set_grad_enabled(False)") < text.index("compiled = ")
 
 
+def test_nothing_runs_a_backward_of_a_call_that_has_no_gradient() -> None:
+    values = {"l_x_": "torch.ones(3, 2)", "l_limit_": "2.5"}
+    whole, _ = list(as_scripts(GATE, MadeCall(values=values)))[-1]
+    assert "torch.ones(3, 2)" in whole and "backward" not in whole
+
+
 def test_the_whole_graph_comes_last_and_the_same_call_twice_after_other_numbers() -> None:
     found = list(as_scripts(GATE, CALL))
     assert [len(part.nodes) for _, part in found] == [1, 1, 2, 2]
