@@ -116,13 +116,13 @@ class SplitBody(_Strict):
 
 @failures.get("", summary="Failures, the last seen first", responses={200: FailuresBody})
 def list_failures(query: FailuresQuery) -> dict[str, Any]:
-    groups = service().store.failures(projects=identity().projects, kind=query.kind, q=query.q)
+    groups = service().store.groups.newest(projects=identity().projects, kind=query.kind, q=query.q)
     return FailuresBody(failures=[_body(group) for group in groups]).model_dump(mode="json")
 
 
 @failures.get("/<signature>", summary="A failure and its jobs", responses={200: WholeFailureBody, **UNKNOWN})
 def get_failure(path: SignaturePath, query: ProjectQuery) -> dict[str, Any]:
-    return _whole(service().store.failure(path.signature, _among(query.project)))
+    return _whole(service().store.groups.get(path.signature, _among(query.project)))
 
 
 @failures.patch(
@@ -131,7 +131,7 @@ def get_failure(path: SignaturePath, query: ProjectQuery) -> dict[str, Any]:
 def describe_failure(path: SignaturePath, query: ProjectQuery, body: DescribeBody) -> dict[str, Any]:
     among = _among(query.project)
     return _whole(
-        service().store.describe_failure(path.signature, identity().label, projects=among, **body.model_dump())
+        service().store.groups.describe(path.signature, identity().label, projects=among, **body.model_dump())
     )
 
 
@@ -140,7 +140,7 @@ def describe_failure(path: SignaturePath, query: ProjectQuery, body: DescribeBod
 )
 def merge_failures(path: SignaturePath, query: ProjectQuery, body: MergeBody) -> dict[str, Any]:
     among = _among(query.project)
-    return _whole(service().store.merge_failures(path.signature, body.other, identity().label, among))
+    return _whole(service().store.groups.merge(path.signature, body.other, identity().label, among))
 
 
 @failures.post(
@@ -155,7 +155,7 @@ def merge_failures(path: SignaturePath, query: ProjectQuery, body: MergeBody) ->
 )
 def split_failure(path: SignaturePath, query: ProjectQuery, body: SplitBody) -> dict[str, Any]:
     among = _among(query.project)
-    return _whole(service().store.split_failure(path.signature, body.jobs, identity().label, among))
+    return _whole(service().store.groups.split(path.signature, body.jobs, identity().label, among))
 
 
 @failures.post(
@@ -180,7 +180,7 @@ def index() -> str:
     q = filters.text()
     return render_template(
         "failures.html",
-        groups=service().store.failures(projects=identity().projects, kind=kind, q=q or None),
+        groups=service().store.groups.newest(projects=identity().projects, kind=kind, q=q or None),
         most=MAX_GROUPS,
         filters={"kind": kind or "", "q": q},
         kinds=Kind,
@@ -190,14 +190,14 @@ def index() -> str:
 @failure_pages.get("/failures/<signature>")
 def page(signature: str) -> str:
     store = service().store
-    group = store.failure(signature, _among(request.args.get("project")))
+    group = store.groups.get(signature, _among(request.args.get("project")))
     projects = [group.project]
     return render_template(
         "failure.html",
         group=group,
-        members=store.failure_members(signature, projects),
-        history=store.failure_history(signature, projects),
-        others=[other for other in store.failures(projects=projects) if other.signature != group.signature],
+        members=store.groups.members(signature, projects),
+        history=store.groups.history(signature, projects),
+        others=[other for other in store.groups.newest(projects=projects) if other.signature != group.signature],
         toolchains=toolchains(service().settings),
         repro=job_view.repro(store, group.best.id) if group.best else None,
     )
@@ -212,14 +212,14 @@ def change(signature: str) -> BaseResponse:
     try:
         match request.form.get("action"):
             case "describe":
-                changes = DescribeBody.model_validate(_changed(store.failure(signature, projects)))
-                store.describe_failure(signature, who.label, projects=projects, **changes.model_dump())
+                changes = DescribeBody.model_validate(_changed(store.groups.get(signature, projects)))
+                store.groups.describe(signature, who.label, projects=projects, **changes.model_dump())
             case "merge":
                 body = MergeBody.model_validate({"other": request.form.get("other")})
-                store.merge_failures(signature, body.other, who.label, projects)
+                store.groups.merge(signature, body.other, who.label, projects)
             case "split":
                 jobs = SplitBody.model_validate({"jobs": request.form.getlist("jobs")}).jobs
-                signature = store.split_failure(signature, jobs, who.label, projects).signature
+                signature = store.groups.split(signature, jobs, who.label, projects).signature
             case "retest":
                 job = _retest(signature, request.form.get("toolchain") or None, projects)
                 return redirect(url_for("pages.job", job_id=job.id), 303)
@@ -247,15 +247,15 @@ def _changed(group: FailureGroup) -> dict[str, str]:
 
 def _retest(signature: str, toolchain: str | None, projects: Projects) -> Job:
     here, who = service(), identity()
-    group = here.store.failure(signature, projects)
+    group = here.store.groups.get(signature, projects)
     if group.best is None:
         raise Problem(409, "no-repro", "No job of this failure has a verified repro that could be run again.")
     if toolchain is not None and toolchain not in toolchains(here.settings):
         raise Problem(422, "invalid-option", f"There is no toolchain {toolchain!r}; MINIMIZER_TOOLCHAINS names them.")
     best = group.best
-    _, script = here.store.artifact(best.id, REPRO)
-    names = {artifact.name for artifact in here.store.artifacts(best.id)}
-    packed = here.store.artifact(best.id, ARCHIVE)[1] if ARCHIVE in names else None
+    _, script = here.store.results.artifact(best.id, REPRO)
+    names = {artifact.name for artifact in here.store.results.artifacts(best.id)}
+    packed = here.store.results.artifact(best.id, ARCHIVE)[1] if ARCHIVE in names else None
     if packed is not None:
         _check_size(packed, best)
     options = Options(toolchain=toolchain, device=best.options.device, witness=False)
@@ -296,7 +296,7 @@ def _whole(group: FailureGroup) -> dict[str, Any]:
         **_fields(group),
         members=[
             MemberBody(job=job_body(member.job, failure=group.signature), because=member.because)
-            for member in store.failure_members(group.signature, projects)
+            for member in store.groups.members(group.signature, projects)
         ],
-        history=[HistoryBody(**vars(line)) for line in store.failure_history(group.signature, projects)],
+        history=[HistoryBody(**vars(line)) for line in store.groups.history(group.signature, projects)],
     ).model_dump(mode="json")

@@ -67,10 +67,10 @@ class _StoreCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("minimizer_jobs", "Jobs by status.", labels=["status"])
-        for status, count in self._service.store.counts().items():
+        for status, count in self._service.store.jobs.counts().items():
             jobs.add_metric([status], count)
         yield jobs
-        workers = self._service.store.workers()
+        workers = self._service.store.workers.all()
         yield GaugeMetricFamily("minimizer_workers", "Workers that have registered.", value=len(workers))
         unfit = GaugeMetricFamily(
             "minimizer_worker_trouble",

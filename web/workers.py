@@ -35,7 +35,7 @@ def is_alive(worker: WorkerRow) -> bool:
 def queues(store: Store, workers: Sequence[WorkerRow]) -> list[Queue]:
     """Every queue that holds a job or that a worker listens to: a queue does not go when its last job does."""
     alive = [worker for worker in workers if is_alive(worker)]
-    waiting = {(one.device, one.toolchain): one for one in store.waiting()}
+    waiting = {(one.device, one.toolchain): one for one in store.workers.waiting()}
     needs: set[tuple[str | None, str | None]] = {(None, None), *waiting}
     for worker in alive:
         needs |= {(device, tool) for device in (None, *worker.devices) for tool in (None, *worker.toolchains)}
@@ -53,7 +53,7 @@ def queues(store: Store, workers: Sequence[WorkerRow]) -> list[Queue]:
 @worker_pages.get("/workers")
 def page() -> str:
     store = service().store
-    workers = store.workers()
+    workers = store.workers.all()
     waiting = queues(store, workers)
     return render_template(
         "workers.html",

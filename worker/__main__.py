@@ -13,14 +13,16 @@ import signal
 import socket
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from celery.exceptions import SecurityWarning
 from celery.signals import worker_shutting_down
+from celery.worker import state
 from sqlalchemy.exc import SQLAlchemyError
 
 from minimizer.errors import UserError
@@ -87,15 +89,19 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
     worker_shutting_down.connect(stop)
     bell = partial(ring, app)
     register = partial(
-        store.register_worker,
+        store.workers.register,
         name,
         device=", ".join(devices) or "cpu",
         torch=gpus.torch.torch or _torch_version(),
         hardware=gpus.hardware,
         toolchains=settings.interpreters,
     )
+    if os.geteuid() == 0:
+        # Celery's own words name an option of its command line, which nobody has used here.
+        warnings.filterwarnings("ignore", r"You're running the worker with superuser privileges", SecurityWarning)
+        log.warning("this worker runs as root, which it does not need: start it as an ordinary user")
     # Until Celery has a handler of its own: who has signed on must sign off, however early the signal comes.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, leave)
     threads: list[threading.Thread] = []
     try:
         register()
@@ -105,10 +111,6 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
             ).start(),
             Courier(store, settings.reap_seconds, stopping).start(),
         ]
-        if os.geteuid() == 0:
-            # Celery's own words name an option of its command line, which nobody has used here.
-            warnings.filterwarnings("ignore", r"You're running the worker with superuser privileges", SecurityWarning)
-            log.warning("this worker runs as root, which it does not need: start it as an ordinary user")
         worker = app.Worker(
             hostname=name,
             queues=queue_names(devices, settings.interpreters),
@@ -132,12 +134,21 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
     return status
 
 
+def leave(number: int, frame: types.FrameType | None) -> NoReturn:
+    """Handler of SIGTERM: end the process, or at the latest where Celery begins to wait for messages.
+
+    The exception is lost where the signal interrupts a finalizer.
+    """
+    state.should_stop = 0  # the exit status
+    sys.exit(0)
+
+
 def sign_off(store: Store, name: str, ring: Callable[[Job], None]) -> None:
     """Take the worker's row away, and ring for what waits, where the database takes writes."""
     try:
-        store.remove_worker(name)
+        store.workers.remove(name)
         # Messages that we took while we were stopping are gone; without this their jobs wait for somebody's reaper.
-        for job in store.stale_queued(older_than=0):
+        for job in store.leases.stale_queued(older_than=0):
             ring(job)
     except SQLAlchemyError as error:
         said = str(getattr(error, "orig", None) or error).partition("\n")[0]

@@ -51,10 +51,10 @@ class Courier:
     def round(self) -> None:
         """Send all that is due now, but to a receiver that keeps us waiting one message only: others wait behind it."""
         slow: set[str] = set()
-        while not self._stopping.is_set() and (message := self._store.take_message(to_none_of=slow)) is not None:
+        while not self._stopping.is_set() and (message := self._store.messages.take(to_none_of=slow)) is not None:
             begun = time.monotonic()
             arrived, answer = self._deliver(message)
-            self._store.settle_message(message.number, arrived=arrived, answer=answer)
+            self._store.messages.settle(message.number, arrived=arrived, answer=answer)
             if not arrived and time.monotonic() - begun >= _SLOW_SECONDS:
                 slow.add(message.webhook_id)
 

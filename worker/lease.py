@@ -105,7 +105,7 @@ class Lease:
     def _keep(self) -> None:
         while not self._done.wait(self._settings.heartbeat_seconds) and not self.lost:
             try:
-                self._wish = self._store.heartbeat(self._claim, self._settings.lease_seconds)
+                self._wish = self._store.leases.heartbeat(self._claim, self._settings.lease_seconds)
                 self._renewed = time.monotonic()
             except LeaseLost:
                 log.warning("job %s: the lease was lost", self._claim.job_id)

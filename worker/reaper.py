@@ -51,22 +51,22 @@ class Reaper:
     def sweep(self) -> None:
         """One round."""
         trouble = self._trouble()
-        if not self._store.worker_seen(self._worker, trouble):
+        if not self._store.workers.seen(self._worker, trouble):
             self._register()
-        expired = self._store.requeue_expired(self._settings.max_attempts)
+        expired = self._store.leases.requeue_expired(self._settings.max_attempts)
         for job in expired:
             log.warning("job %s: its worker fell silent, it waits again", job.id)
         # One that takes no jobs would hear the bell itself, and nobody else.
-        stale = [] if trouble else self._store.stale_queued(self._settings.lease_seconds, self._worker)
+        stale = [] if trouble else self._store.leases.stale_queued(self._settings.lease_seconds, self._worker)
         for job in [*expired, *stale]:
             self._ring(job)
         if time.monotonic() >= self._retire_at:
             self._retire_at = time.monotonic() + _RETIRE_SECONDS
-            for job_id in self._store.retire():
+            for job_id in self._store.projects.retire():
                 log.info("job %s was deleted: its project does not keep it any longer", job_id)
         if time.monotonic() >= self._collect_at:
             self._collect_at = time.monotonic() + _COLLECT_SECONDS
-            if count := self._store.collect_garbage():
+            if count := self._store.projects.collect_garbage():
                 log.info("%d scripts or files that no job has any more were deleted", count)
 
     def _run(self) -> None:

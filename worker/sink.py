@@ -45,22 +45,22 @@ class DatabaseSink:
 
     def artifact(self, name: str, content: bytes) -> None:
         try:
-            self._lease.write(lambda: self._store.put_artifact(self._claim, name, content))
+            self._lease.write(lambda: self._store.results.put_artifact(self._claim, name, content))
         except ArtifactTooLarge as error:
             self.event("note", message=f"{error}; run the script with `minimizer run` to get it")
 
     def discard(self, name: str) -> None:
-        self._lease.write(lambda: self._store.discard_artifact(self._claim, name))
+        self._lease.write(lambda: self._store.results.discard_artifact(self._claim, name))
 
     def earlier(self, name: str) -> bytes | None:
         try:
-            return self._store.artifact(self._claim.job_id, name)[1]
+            return self._store.results.artifact(self._claim.job_id, name)[1]
         except (UnknownArtifact, UnknownJob, SQLAlchemyError):  # then this attempt begins at the beginning
             return None
 
     def report(self, report: Report) -> None:
         self.latest = report
-        self._lease.write(lambda: self._store.put_report(self._claim, report))
+        self._lease.write(lambda: self._store.results.put_report(self._claim, report))
 
     def cancelled(self) -> bool:
         self._on_asked()
@@ -81,4 +81,4 @@ class DatabaseSink:
             self._record("progress", data)
 
     def _record(self, type_: str, data: dict[str, Any]) -> None:
-        self._lease.write(lambda: self._store.record_event(self._claim, type_, data))
+        self._lease.write(lambda: self._store.results.record_event(self._claim, type_, data))

@@ -90,7 +90,7 @@ def take_jobs(
             # Asked anew, since the wait for the GPUs may have taken an hour.
             if not is_ours or not _is_fit(store, settings, devices, fitness):
                 return
-            claim = store.claim(
+            claim = store.leases.claim(
                 worker, lease_seconds=settings.lease_seconds, devices=devices, toolchains=settings.interpreters
             )
             if claim is None:
@@ -104,7 +104,7 @@ def _is_fit(store: Store, settings: Settings, devices: Collection[str], fitness:
     if fitness is None or not (trouble := fitness.trouble()):
         return True
     log.warning("this worker takes no jobs: %s", trouble)
-    store.pass_on(devices=devices, toolchains=settings.interpreters)
+    store.leases.pass_on(devices=devices, toolchains=settings.interpreters)
     return False
 
 
@@ -119,13 +119,15 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
         report = _answer(store, settings, claim, lease, sink, engine)
     # After the last heartbeat: one that comes later than the end of the job would find the lease lost.
     if stopping.is_set() and not lease.cancelled and _was_cut_short(report):
-        lease.write(lambda: store.release(claim))
+        lease.write(lambda: store.leases.release(claim))
         what = "goes back to the queue"
-    elif report.reason is Reason.WORKER_TROUBLE and lease.write(lambda: store.hand_back(claim, settings.max_attempts)):
+    elif report.reason is Reason.WORKER_TROUBLE and lease.write(
+        lambda: store.leases.hand_back(claim, settings.max_attempts)
+    ):
         log.warning("job %s goes back to the queue, for another worker: %s", job_id, report.summary)
         return
     else:
-        lease.write(lambda: store.finish(claim, report))
+        lease.write(lambda: store.results.finish(claim, report))
         what = f"is {report.status}"
     if lease.lost:
         log.warning("job %s is not this worker's any more", job_id)
@@ -184,11 +186,11 @@ def _why_not_here(settings: Settings, options: Options) -> str:
 
 def _lay_out(store: Store, job: Job, folder: Path) -> Path:
     """Write what was submitted into an empty folder, and return the script in there."""
-    if (packed := store.archive(job.id)) is not None:
+    if (packed := store.jobs.archive(job.id)) is not None:
         archive.unpack(packed, folder)
         return folder / job.filename
     script = folder / (job.filename if _PLAIN_NAME.fullmatch(job.filename) else "script.py")
-    script.write_bytes(store.script(job.id))
+    script.write_bytes(store.jobs.script(job.id))
     return script
 
 

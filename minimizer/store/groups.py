@@ -40,10 +40,11 @@ Projects = Collection[str] | None
 class Groups:
     """The part of the store for groups of equal failures."""
 
-    _database: Database
-    _max_queued_jobs: int
+    def __init__(self, database: Database, max_queued_jobs: int) -> None:
+        self._database = database
+        self._max_queued_jobs = max_queued_jobs
 
-    def failures(
+    def newest(
         self,
         limit: int = MAX_GROUPS,
         projects: Projects = None,
@@ -63,7 +64,7 @@ class Groups:
         with self._database.read() as session:
             return [_group(session, row) for row in session.scalars(query.limit(limit))]
 
-    def failure(self, signature: str, projects: Projects = None) -> FailureGroup:
+    def get(self, signature: str, projects: Projects = None) -> FailureGroup:
         """One group.
 
         Raises:
@@ -72,7 +73,7 @@ class Groups:
         with self._database.read() as session:
             return _group(session, _find(session, signature, projects))
 
-    def failures_of(self, job_ids: Collection[str]) -> dict[str, str]:
+    def of_jobs(self, job_ids: Collection[str]) -> dict[str, str]:
         """Group signatures by job id, for those of these jobs that are in a group."""
         query = (
             select(JobRow.id, FailureGroupRow.signature)
@@ -83,7 +84,7 @@ class Groups:
         with self._database.read() as session:
             return {row.id: row.signature for row in session.execute(query)}
 
-    def failure_members(self, signature: str, projects: Projects = None) -> list[FailureMember]:
+    def members(self, signature: str, projects: Projects = None) -> list[FailureMember]:
         """The newest jobs of a group, at most `MAX_MEMBERS`, each with the reason for its membership."""
         with self._database.read() as session:
             group = _find(session, signature, projects)
@@ -95,7 +96,7 @@ class Groups:
             )
             return [FailureMember(view(row), because) for row, because in session.execute(query.limit(MAX_MEMBERS))]
 
-    def failure_history(self, signature: str, projects: Projects = None) -> list[HistoryLine]:
+    def history(self, signature: str, projects: Projects = None) -> list[HistoryLine]:
         """The changes of a group, newest first."""
         with self._database.read() as session:
             group = _find(session, signature, projects)
@@ -103,7 +104,7 @@ class Groups:
             rows = session.scalars(query.order_by(FailureHistoryRow.number.desc()).limit(MAX_MEMBERS))
             return [HistoryLine(row.time, row.actor, row.what) for row in rows]
 
-    def describe_failure(
+    def describe(
         self,
         signature: str,
         actor: str,
@@ -123,7 +124,7 @@ class Groups:
             session.flush()
             return _group(session, group)
 
-    def merge_failures(self, signature: str, other: str, actor: str, projects: Projects = None) -> FailureGroup:
+    def merge(self, signature: str, other: str, actor: str, projects: Projects = None) -> FailureGroup:
         """Move all jobs and the history of ``other`` into a group of the same project, and delete ``other``.
 
         Raises:
@@ -161,9 +162,7 @@ class Groups:
             session.flush()
             return _group(session, group)
 
-    def split_failure(
-        self, signature: str, job_ids: Sequence[str], actor: str, projects: Projects = None
-    ) -> FailureGroup:
+    def split(self, signature: str, job_ids: Sequence[str], actor: str, projects: Projects = None) -> FailureGroup:
         """Move jobs of a group into a new one. Later jobs join the group of the newest job with their fingerprint.
 
         Raises:

@@ -1,29 +1,43 @@
-"""`Store`: all operations of web and worker on the database."""
+"""`Store`: all operations of web and worker on the database, each in the part that its thing belongs to."""
 
 from __future__ import annotations
 
 from sqlalchemy import text
 
-from minimizer.store.access.access import Access
 from minimizer.store.access.audit import Audit
 from minimizer.store.access.projects import Projects
+from minimizer.store.access.sessions import Sessions
+from minimizer.store.access.tokens import Tokens
+from minimizer.store.access.users import Users
 from minimizer.store.groups import Groups
 from minimizer.store.jobs.jobs import Jobs
 from minimizer.store.submissions import Submissions
 from minimizer.store.tables.database import Database
 from minimizer.store.webhooks import Webhooks
 from minimizer.store.work.leases import Leases
+from minimizer.store.work.messages import Messages
 from minimizer.store.work.results import Results
-from minimizer.store.work.webhook_retries import WebhookRetries
 from minimizer.store.work.workers import Workers
 
 
-class Store(Submissions, Jobs, Groups, Leases, Results, Workers, Projects, Access, Audit, Webhooks, WebhookRetries):
-    """Jobs, leases, results, workers, users and webhooks. May be shared between threads, but not across a fork."""
+class Store:
+    """The database, by its parts. May be shared between threads, but not across a fork."""
 
     def __init__(self, database: Database, max_queued_jobs: int) -> None:
         self._database = database
-        self._max_queued_jobs = max_queued_jobs
+        self.submissions = Submissions(database, max_queued_jobs)
+        self.jobs = Jobs(database)
+        self.groups = Groups(database, max_queued_jobs)
+        self.leases = Leases(database)
+        self.results = Results(database)
+        self.workers = Workers(database)
+        self.projects = Projects(database)
+        self.users = Users(database)
+        self.tokens = Tokens(database)
+        self.sessions = Sessions(database)
+        self.audit = Audit(database)
+        self.webhooks = Webhooks(database)
+        self.messages = Messages(database)
 
     @classmethod
     def open(cls, url: str, *, max_queued_jobs: int = 1000) -> Store:

@@ -41,8 +41,9 @@ _ANSWERS = (Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL)
 class Submissions:
     """The part of the store that accepts jobs."""
 
-    _database: Database
-    _max_queued_jobs: int
+    def __init__(self, database: Database, max_queued_jobs: int) -> None:
+        self._database = database
+        self._max_queued_jobs = max_queued_jobs
 
     def submit(
         self,
@@ -79,12 +80,12 @@ class Submissions:
         """
         asked = [prepare(job) for job in jobs]
         try:
-            return self._stored(asked, idempotency_key, project, by, force)
+            return self._all_or_none(asked, idempotency_key, project, by, force)
         except IntegrityError:
             if idempotency_key is None:
                 raise
             # The same key was submitted concurrently and the other transaction won: its job can be found now.
-            return self._stored(asked, idempotency_key, project, by, force)
+            return self._all_or_none(asked, idempotency_key, project, by, force)
 
     def retry(self, job_id: str, budget: int | None = None, *, max_open_jobs: int | None = None) -> Job:
         """Queue an ended job again; a waiting job is unchanged.
@@ -122,7 +123,7 @@ class Submissions:
         blobs.collect(self._database, shas)
         return view(row)
 
-    def _stored(
+    def _all_or_none(
         self, jobs: Sequence[Prepared], key: str | None, project: str, by: Submitter, force: bool
     ) -> list[tuple[Job, bool]]:
         with self._database.write() as session:
@@ -133,13 +134,13 @@ class Submissions:
                 )
             now = self._database.now(session)
             return [
-                self._submit_one(
+                self._find_or_queue(
                     session, job, None if key is None else _key_sha(key, index, home, by), home, by, force, now
                 )
                 for index, job in enumerate(jobs)
             ]
 
-    def _submit_one(
+    def _find_or_queue(
         self,
         session: Session,
         job: Prepared,

@@ -31,9 +31,10 @@ ADDRESS = f"^[Hh][Tt][Tt][Pp][Ss]?://{_HOST}(?::{_PORT}?)?(?:[/?#][!-~]*)?$"
 class Webhooks:
     """The part of the store for webhooks."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def create_webhook(self, project: str, url: str) -> tuple[Webhook, str]:
+    def create(self, project: str, url: str) -> tuple[Webhook, str]:
         """Add a webhook to a project; returns it and the secret with which its messages are signed.
 
         Raises:
@@ -53,7 +54,7 @@ class Webhooks:
             session.add(row)
             return Webhook(row.id, project, row.url, row.created_at), row.secret
 
-    def webhooks(self) -> list[Webhook]:
+    def all(self) -> list[Webhook]:
         """All webhooks, by project."""
         query = (
             select(WebhookRow, ProjectRow.name)
@@ -63,7 +64,7 @@ class Webhooks:
         with self._database.read() as session:
             return [Webhook(row.id, name, row.url, row.created_at) for row, name in session.execute(query)]
 
-    def delete_webhook(self, webhook_id: str) -> None:
+    def delete(self, webhook_id: str) -> None:
         """Delete a webhook and its messages.
 
         Raises:

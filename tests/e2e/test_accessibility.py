@@ -75,18 +75,18 @@ def addresses(server: tuple[str, str]) -> dict[str, str]:
     store = Store.open(server[1])
     found = {name: path for name, path in PAGES.items() if path}
     for name, report in REPORTS.items():
-        hands = Hands(store, store.submit(SCRIPT, f"{name}.py", Options(args=[name]))[0])
+        hands = Hands(store, store.submissions.submit(SCRIPT, f"{name}.py", Options(args=[name]))[0])
         if report.verification is not None:
             hands.artifact("repro.py", REPRO)
         hands.finish(report)
         found[name] = f"/jobs/{hands.claim.job_id}"
-    found["failure"] = f"/failures/{store.failures()[0].signature}"
-    hands = Hands(store, store.submit(SCRIPT, "running.py", Options())[0])
+    found["failure"] = f"/failures/{store.groups.newest()[0].signature}"
+    hands = Hands(store, store.submissions.submit(SCRIPT, "running.py", Options())[0])
     hands.event("step", step="reduce", state="started")
     hands.event("progress", nodes=7, nodes_before=40, trials=5, elapsed=2.0)
     found["running"] = f"/jobs/{hands.claim.job_id}"
-    found["queued"] = f"/jobs/{store.submit(SCRIPT, 'queued.py', Options(args=['queued']))[0].id}"
-    store.register_worker("gpu-1-4711", device="cuda", torch="2.13.0", toolchains=["nightly"])
+    found["queued"] = f"/jobs/{store.submissions.submit(SCRIPT, 'queued.py', Options(args=['queued']))[0].id}"
+    store.workers.register("gpu-1-4711", device="cuda", torch="2.13.0", toolchains=["nightly"])
     store.close()
     return found
 
@@ -120,9 +120,9 @@ def visit(page: Page, name: str, addresses: Mapping[str, str], guarded: tuple[st
 
 def secret_of(database: str) -> str:
     store = Store.open(database)
-    if not any(user.name == "axe" for user in store.users()):
-        store.create_user("axe", Role.MEMBER)
-    _, secret = store.create_token("axe", "browser", Scope.WRITE)
+    if not any(user.name == "axe" for user in store.users.all()):
+        store.users.create("axe", Role.MEMBER)
+    _, secret = store.tokens.create("axe", "browser", Scope.WRITE)
     store.close()
     return secret
 

@@ -40,7 +40,7 @@ def the_zip(page: Page) -> Locator:
 def the_job(page: Page, store: Store) -> Job:
     page.get_by_role("button", name="Minimize it").click()
     page.wait_for_url("**/jobs/*")
-    return store.job(page.url.rpartition("/")[2])
+    return store.jobs.get(page.url.rpartition("/")[2])
 
 
 def test_a_zip_is_listed_and_its_main_file_is_picked(
@@ -62,7 +62,7 @@ def test_a_zip_is_listed_and_its_main_file_is_picked(
     shown.get_by_role("radio", name="evaluate.py").check()
 
     job = the_job(page, store)
-    assert (job.filename, store.archive(job.id)) == ("evaluate.py", packed.read_bytes())
+    assert (job.filename, store.jobs.archive(job.id)) == ("evaluate.py", packed.read_bytes())
     assert complaints == []
 
 
@@ -82,7 +82,7 @@ def test_a_folder_is_packed_without_what_no_run_needs(page: Page, store: Store, 
     )
     expect(page.get_by_text("Left out: ")).to_be_visible()
     job = the_job(page, store)
-    packed = store.archive(job.id)
+    packed = store.jobs.archive(job.id)
     assert packed is not None
     assert {name: data.decode() for name, data in archive.read(packed).items()} == PROJECT
     assert job.filename == "main.py"
@@ -125,7 +125,7 @@ def test_a_project_can_be_taken_away_again(page: Page, store: Store, tmp_path: P
     page.get_by_role("button", name="Take it away").click()
     expect(page.get_by_label("Script", exact=True)).to_have_value("x = 'mine'")
     job = the_job(page, store)
-    assert store.archive(job.id) is None and store.script(job.id) == b"x = 'mine'"
+    assert store.jobs.archive(job.id) is None and store.jobs.script(job.id) == b"x = 'mine'"
 
 
 @pytest.mark.parametrize(
@@ -175,4 +175,4 @@ def test_a_chosen_zip_stays_where_an_option_is_refused(page: Page, store: Store,
 
     budget.fill("60")
     job = the_job(page, store)
-    assert (job.filename, store.archive(job.id), job.options.budget) == ("evaluate.py", packed.read_bytes(), 60)
+    assert (job.filename, store.jobs.archive(job.id), job.options.budget) == ("evaluate.py", packed.read_bytes(), 60)

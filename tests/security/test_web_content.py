@@ -33,7 +33,7 @@ def client(store: Store) -> Iterator[FlaskClient]:
 @pytest.fixture
 def hostile(store: Store) -> Job:
     """A job that tries to become a page of ours in every field it can reach."""
-    job, _ = store.submit(SCRIPT, f"{ATTACK}.py", Options(args=[ATTACK], target=ATTACK))
+    job, _ = store.submissions.submit(SCRIPT, f"{ATTACK}.py", Options(args=[ATTACK], target=ATTACK))
     hands = Hands(store, job)
     hands.event("note", message=ATTACK)
     hands.event("progress", nodes=3, nodes_before=9, message=ATTACK, elapsed=1.0)
@@ -57,12 +57,12 @@ def hostile(store: Store) -> Job:
             environment={ATTACK: ATTACK},
         )
     )
-    return store.job(job.id)
+    return store.jobs.get(job.id)
 
 
 def test_pages_show_hostile_text_as_text(client: FlaskClient, store: Store, hostile: Job) -> None:
-    (group,) = store.failures()
-    store.register_worker("w", device=ATTACK, torch=ATTACK, toolchains=[ATTACK])
+    (group,) = store.groups.newest()
+    store.workers.register("w", device=ATTACK, torch=ATTACK, toolchains=[ATTACK])
     paths = ("/", "/jobs", f"/jobs/{hostile.id}", f"/jobs/{hostile.id}/script", f"/failures/{group.signature}")
     for path in (*paths, "/failures", "/workers"):
         page = client.get(path).text
@@ -78,7 +78,7 @@ def test_refused_form_shows_hostile_text_as_text(client: FlaskClient) -> None:
 
 
 def test_pages_have_nothing_inline(client: FlaskClient, store: Store, hostile: Job) -> None:
-    (group,) = store.failures()
+    (group,) = store.groups.newest()
     for path in ("/", "/jobs", f"/jobs/{hostile.id}", f"/failures/{group.signature}", *PLAIN):
         page = client.get(path, headers={"Accept": "text/html"}).text
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", page.replace("onerror=alert(2)", "")), path

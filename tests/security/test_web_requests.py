@@ -30,7 +30,7 @@ def client(store: Store) -> Iterator[FlaskClient]:
 
 @pytest.fixture
 def job(store: Store) -> Job:
-    return store.submit(SCRIPT, "model.py", Options())[0]
+    return store.submissions.submit(SCRIPT, "model.py", Options())[0]
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_writes_of_other_pages_change_nothing(
 ) -> None:
     for response in writes(client, job, headers):
         refused(response, 403, "another origin")
-    assert store.job(job.id) == job
-    assert store.counts()[Status.QUEUED] == 1
+    assert store.jobs.get(job.id) == job
+    assert store.jobs.counts()[Status.QUEUED] == 1
 
 
 @pytest.mark.parametrize("headers", FRIENDS)

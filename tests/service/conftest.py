@@ -56,18 +56,18 @@ class Service:
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def submit(self, script: str, **options: Any) -> Job:
-        return self.store.submit(f"{script}\n".encode(), "a.py", Options(**options))[0]
+        return self.store.submissions.submit(f"{script}\n".encode(), "a.py", Options(**options))[0]
 
     def ring(self, job_id: str, times: int = 1) -> None:
         for _ in range(times):
             self.client.send_task(TASK, args=[job_id], ignore_result=True)
 
-    def start_worker(self, **constants: float) -> subprocess.Popen[bytes]:
-        """``constants`` are those of `worker.watchdog`."""
+    def start_worker(self, *options: str, **constants: float) -> subprocess.Popen[bytes]:
+        """``options`` are those of ``fake_worker.py``, ``constants`` those of `worker.watchdog`."""
         settings = self.settings.model_dump(mode="json", exclude_none=True)
         environment = {f"MINIMIZER_{name.upper()}": str(value) for name, value in settings.items()}
         command = [sys.executable, str(Path(__file__).with_name("fake_worker.py")), str(self.folder)]
-        command += [f"{name}={seconds}" for name, seconds in constants.items()]
+        command += [*options, *(f"{name}={seconds}" for name, seconds in constants.items())]
         with (self.folder / f"worker-{len(self._workers)}.log").open("wb") as log:
             worker = subprocess.Popen(
                 command, env={**os.environ, **environment, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log
@@ -88,8 +88,8 @@ class Service:
         until(f"{count} runs", lambda: len(self.runs()) >= count)
 
     def until_status(self, job: Job, status: Status) -> Job:
-        until(f"{job.id} {status}", lambda: self.store.job(job.id).status is status)
-        return self.store.job(job.id)
+        until(f"{job.id} {status}", lambda: self.store.jobs.get(job.id).status is status)
+        return self.store.jobs.get(job.id)
 
     def until_no_message_waits(self) -> None:
         with self.client.connection_for_read() as connection:

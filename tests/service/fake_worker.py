@@ -5,7 +5,7 @@ well, ``# hold`` first waits until ``FOLDER/go`` exists or the sink says stop, `
 verified failure of the operator that follows, ``# large aten.relu`` likewise but not minimal, ``# ends STATUS REASON`` as it says,
 ``# stuck NAME`` starts a process of that name in the sandbox and never comes back.
 
-Further arguments ``NAME=SECONDS`` are constants of `worker.watchdog`.
+Further arguments ``NAME=SECONDS`` are constants of `worker.watchdog`; ``--stopped-early`` sends SIGTERM before Celery has a handler for it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from celery.signals import celeryd_init
 
 from minimizer.options import Options
 from minimizer.report.culprit import Culprit, Source
@@ -69,7 +71,21 @@ def begin(name: str) -> None:
     choose_sandbox("required", 1 << 30).start(command, cwd=Path("/"), read=[], write=[], env={})
 
 
+class Finalized:
+    """Sends SIGTERM from its finalizer, where Python drops every exception, that of the handler too."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def finalize(**_: object) -> None:
+    Finalized()
+
+
 if __name__ == "__main__":
+    if "--stopped-early" in sys.argv:
+        sys.argv.remove("--stopped-early")
+        celeryd_init.connect(finalize)
     for argument in sys.argv[2:]:
         constant, _, seconds = argument.partition("=")
         setattr(watchdog, constant, float(seconds))

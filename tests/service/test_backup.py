@@ -23,10 +23,10 @@ from minimizer.vocabulary import Role, Scope, Status
 def fill(url: str) -> tuple[str, str, str]:
     """A job that has ended, one that runs, and a token."""
     store = Store.open(url)
-    done = Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
-    running = Hands(store, store.submit(SCRIPT, "other.py", Options())[0]).claim.job
-    store.create_user("anna", Role.MEMBER, ["default"])
-    _, secret = store.create_token("anna", "CI", Scope.WRITE)
+    done = Hands(store, store.submissions.submit(SCRIPT, "model.py", Options())[0]).minimize()
+    running = Hands(store, store.submissions.submit(SCRIPT, "other.py", Options())[0]).claim.job
+    store.users.create("anna", Role.MEMBER, ["default"])
+    _, secret = store.tokens.create("anna", "CI", Scope.WRITE)
     store.close()
     return done.id, running.id, secret
 
@@ -34,12 +34,12 @@ def fill(url: str) -> tuple[str, str, str]:
 def check(url: str, done: str, running: str, secret: str) -> None:
     require_current(url)
     store = Store.open(url)
-    assert store.job(done).status is Status.MINIMIZED
-    assert store.artifact(done, "repro.py")[1].startswith(b"import torch")
-    assert store.script(done) == SCRIPT and store.report(done) is not None
-    assert store.job(running).status is Status.RUNNING
-    assert (who := store.identify_token(secret)) is not None and who.name == "anna"
-    assert store.submit(SCRIPT, "next.py", Options())[0].id not in (done, running), "numbers go on"
+    assert store.jobs.get(done).status is Status.MINIMIZED
+    assert store.results.artifact(done, "repro.py")[1].startswith(b"import torch")
+    assert store.jobs.script(done) == SCRIPT and store.results.report(done) is not None
+    assert store.jobs.get(running).status is Status.RUNNING
+    assert (who := store.tokens.identify(secret)) is not None and who.name == "anna"
+    assert store.submissions.submit(SCRIPT, "next.py", Options())[0].id not in (done, running), "numbers go on"
     store.close()
 
 
@@ -56,7 +56,7 @@ def test_sqlite(sqlite_url: str, tmp_path: Path) -> None:
     file.parent.mkdir()
     assert backup(tmp_path, file).returncode == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    writer.delete(kept[0])
+    writer.jobs.delete(kept[0])
     writer.close()
     for path in tmp_path.glob("minimizer.db*"):
         path.unlink()

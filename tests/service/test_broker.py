@@ -125,7 +125,7 @@ def test_a_broker_that_is_away_is_no_failure(
     settings: Settings, url: str, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store.open(sqlite_url)
-    job, _ = store.submit(b"x = 1\n", "a.py", Options())
+    job, _ = store.submissions.submit(b"x = 1\n", "a.py", Options())
     store.close()
     with _client(settings.model_copy(update={"broker_url": url})) as client:
         shutil.rmtree(settings.data_dir, ignore_errors=True)

@@ -172,8 +172,8 @@ def installed(
         installation = Installation(tmp_path, postgres_url, redis_url, request.param, opened)
         store = Store.open(postgres_url)
         password = installation.plant("password typed at sign-in")
-        store.create_user("admin", Role.ADMIN, password_hash=hash_password(password))
-        _, installation.planted["token of the admin"] = store.create_token("admin", "all", Scope.WRITE, None)
+        store.users.create("admin", Role.ADMIN, password_hash=hash_password(password))
+        _, installation.planted["token of the admin"] = store.tokens.create("admin", "all", Scope.WRITE, None)
         store.close()
         installation.start()
         yield installation

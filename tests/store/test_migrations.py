@@ -46,9 +46,9 @@ def test_the_models_are_the_migrated_schema(database_url: str) -> None:
 def test_a_second_upgrade_keeps_what_is_there(empty_database_url: str) -> None:
     upgrade(empty_database_url)
     store = Store.open(empty_database_url)
-    job, _ = store.submit(b"print(1)\n", "a.py", Options())
+    job, _ = store.submissions.submit(b"print(1)\n", "a.py", Options())
     upgrade(empty_database_url)
-    assert store.job(job.id) == job
+    assert store.jobs.get(job.id) == job
     store.close()
 
 
@@ -97,13 +97,13 @@ def test_data_goes_up_and_down_unharmed(empty_database_url: str) -> None:
     before = counts(engine)
     upgrade(empty_database_url)
     store = Store.open(empty_database_url)
-    first, second = store.job("job1"), store.job("job2")
+    first, second = store.jobs.get("job1"), store.jobs.get("job2")
     assert (first.project, first.pinned, first.priority) == ("default", False, 0)
-    assert store.script("job1") == store.artifact("job1", "run.log")[1] == b"x=1"
-    assert [event.seq for event in store.events("job2")] == [1]
-    assert store.claim("w", lease_seconds=60, devices=(), toolchains=()).job_id == "job1"  # type: ignore[union-attr]
-    assert store.claim("w", lease_seconds=60, devices=(), toolchains=("old",)) is None, "it needs CUDA"
-    assert store.claim("w", lease_seconds=60, devices=("cuda",), toolchains=("old",)).job_id == second.id  # type: ignore[union-attr]
+    assert store.jobs.script("job1") == store.results.artifact("job1", "run.log")[1] == b"x=1"
+    assert [event.seq for event in store.results.events("job2")] == [1]
+    assert store.leases.claim("w", lease_seconds=60, devices=(), toolchains=()).job_id == "job1"  # type: ignore[union-attr]
+    assert store.leases.claim("w", lease_seconds=60, devices=(), toolchains=("old",)) is None, "it needs CUDA"
+    assert store.leases.claim("w", lease_seconds=60, devices=("cuda",), toolchains=("old",)).job_id == second.id  # type: ignore[union-attr]
     store.close()
     assert counts(engine) == before
     downgrade(empty_database_url, "0001")
@@ -137,7 +137,7 @@ def test_a_database_of_another_version_is_named_with_both_revisions(empty_databa
 
 
 def test_the_database_itself_refuses_a_status_that_is_none(database_url: str, store: Store) -> None:
-    store.submit(b"print(1)\n", "a.py", Options())
+    store.submissions.submit(b"print(1)\n", "a.py", Options())
     engine = open_engine(database_url)
     with pytest.raises(IntegrityError), engine.begin() as connection:
         connection.execute(text("UPDATE jobs SET status = 'lost'"))

@@ -40,7 +40,7 @@ def client(settings: Settings, store: Store, rung: list[str]) -> Iterator[FlaskC
 
 @pytest.fixture
 def queued(store: Store) -> Job:
-    return store.submit(SCRIPT, "model.py", Options())[0]
+    return store.submissions.submit(SCRIPT, "model.py", Options())[0]
 
 
 @pytest.fixture

@@ -34,11 +34,11 @@ def fail(store: Store) -> Fail:
     """Run a job that ends with a report, by default that of a wrong relu."""
 
     def run(report: Report | None = None, filename: str = "model.py", project: str = "default") -> Job:
-        ((job, _),) = store.submit_many([NewJob(SCRIPT, filename, Options())], project=project, force=True)
+        ((job, _),) = store.submissions.submit_many([NewJob(SCRIPT, filename, Options())], project=project, force=True)
         hands = Hands(store, job)
         hands.artifact("repro.py", f"# of {filename}\n".encode())
         hands.finish(report or minimized_report())
-        return store.job(hands.claim.job_id)
+        return store.jobs.get(hands.claim.job_id)
 
     return run
 
@@ -115,7 +115,7 @@ def test_the_best_repro_is_the_smallest(client: FlaskClient, fail: Fail) -> None
 
 
 def test_a_signature_means_a_group_of_one_project(client: FlaskClient, fail: Fail, store: Store) -> None:
-    store.create_project("other")
+    store.projects.create("other")
     ours, theirs = fail(), fail(project="other")
     fail(lowering("m", "aten.gelu"))
     gelu = fail(lowering("m", "aten.gelu"), project="other")
@@ -131,7 +131,7 @@ def test_a_signature_means_a_group_of_one_project(client: FlaskClient, fail: Fai
     assert (known["project"], known["note"], get(client, RELU)["note"]) == ("default", "ours", "")
     client.post(f"/failures/{RELU}?project=default", data={"action": "describe", "note": "still ours"})
     assert (get(client, f"{RELU}?project=default")["note"], get(client, RELU)["note"]) == ("still ours", "")
-    other = store.failures(projects=["default"])[0].signature
+    other = store.groups.newest(projects=["default"])[0].signature
     merged = client.post(f"{API}/{RELU}/merge?project=default", json={"other": other}).get_json()
     assert (merged["project"], merged["jobs"]) == ("default", 2)
     assert gelu.id in str(get(client, f"{other}?project=other"))
@@ -166,8 +166,8 @@ def test_merge_and_split_keep_history_and_what_follows(client: FlaskClient, fail
 
 def test_a_job_leads_to_its_group(client: FlaskClient, fail: Fail, store: Store) -> None:
     """The signature in a report is no name of a group: a client follows the link."""
-    store.create_project("other")
-    hook, _ = store.create_webhook("default", "https://ci.example/hook")
+    store.projects.create("other")
+    hook, _ = store.webhooks.create("default", "https://ci.example/hook")
     healthy = fail(Report(status=Status.HEALTHY))
     queued = client.post("/api/v1/jobs", json={"script": "x = 1"}).get_json()
     theirs, ours = fail(project="other"), fail()
@@ -179,7 +179,7 @@ def test_a_job_leads_to_its_group(client: FlaskClient, fail: Fail, store: Store)
         assert listed["links"].get("failure") == found
         return found if found is None else str(found)
 
-    assert (link(healthy), link(store.job(queued["id"]))) == (None, None)
+    assert (link(healthy), link(store.jobs.get(queued["id"]))) == (None, None)
     assert (link(theirs), link(ours)) == (
         f"/api/v1/failures/{RELU}?project=other",
         f"/api/v1/failures/{RELU}?project=default",
@@ -201,9 +201,9 @@ def test_a_job_leads_to_its_group(client: FlaskClient, fail: Fail, store: Store)
     merged = client.get(f"/api/v1/jobs/{second.id}", headers={"If-None-Match": changed.headers["ETag"]})
     assert merged.status_code == 200
 
-    store.retry(second.id)
+    store.submissions.retry(second.id)
     assert link(second) is None, "it has not failed again yet"
-    store.request_cancel(second.id)
+    store.jobs.request_cancel(second.id)
     with store._database.read() as session:
         newest = select(DeliveryRow.body).where(DeliveryRow.job_id == second.id).order_by(DeliveryRow.number.desc())
         assert json.loads(session.scalars(newest.limit(1)).one())["job"]["group"] is None
@@ -213,8 +213,8 @@ def test_a_second_run_stays_where_it_was_put(client: FlaskClient, fail: Fail, st
     one, two = fail(), fail()
     client.post(f"{API}/{RELU}/split", json={"jobs": [one.id]})
     for report, where in ((minimized_report(), f"{RELU}-2"), (Report(status=Status.HEALTHY), None)):
-        store.retry(one.id)
-        Hands(store, store.job(one.id)).finish(report)
+        store.submissions.retry(one.id)
+        Hands(store, store.jobs.get(one.id)).finish(report)
         groups = {name: str(get(client, name)["members"]) for name in listed(client)}
         assert [name for name, members in groups.items() if one.id in members] == ([where] if where else [])
     assert two.id in str(get(client, RELU))
@@ -241,8 +241,8 @@ def test_a_retest_tells_the_group(client: FlaskClient, fail: Fail, store: Store,
         assert response.status_code == 202, response.text
         job = response.get_json()
         assert rung[-1] == job["id"]
-        assert store.script(job["id"]) == b"# of best.py\n"
-        hands = Hands(store, store.job(job["id"]))
+        assert store.jobs.script(job["id"]) == b"# of best.py\n"
+        hands = Hands(store, store.jobs.get(job["id"]))
         hands.artifact("repro.py", b"# of best.py\n")
         hands.finish(report)
         group = get(client, RELU)
@@ -267,7 +267,7 @@ def test_a_retest_that_is_cancelled_tells_the_group_that_nobody_knows(
 ) -> None:
     fail()
     job = client.post(f"{API}/{RELU}/retest", json={}).get_json()
-    store.request_cancel(job["id"])
+    store.jobs.request_cancel(job["id"])
     assert "was inconclusive" in get(client, RELU)["history"][0]["what"]
 
 
@@ -336,12 +336,12 @@ def test_a_repro_with_too_many_bytes_is_not_retested(client: FlaskClient, fail: 
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("data.pt", bytes(archive.MAX_BYTES + 1))
-    hands = Hands(store, store.retry(job.id))
+    hands = Hands(store, store.submissions.retry(job.id))
     hands.artifact("repro.py", b"import torch\n")
     hands.artifact("repro.zip", packed.getvalue())
     hands.finish(minimized_report())
     refused(client.post(f"{API}/{RELU}/retest", json={}), 409, "unpacks to more than the 64 MiB")
-    assert store.counts()[Status.QUEUED] == 0
+    assert store.jobs.counts()[Status.QUEUED] == 0
 
 
 def test_a_group_is_not_listed_without_jobs_and_comes_back_with_the_next(
@@ -349,7 +349,7 @@ def test_a_group_is_not_listed_without_jobs_and_comes_back_with_the_next(
 ) -> None:
     job = fail()
     client.patch(f"{API}/{RELU}", json={"note": "ours"})
-    store.delete(job.id)
+    store.jobs.delete(job.id)
     assert listed(client) == []
     again = fail()
     assert (get(client, RELU)["note"], get(client, RELU)["latest"]) == ("ours", again.id), (

@@ -21,22 +21,22 @@ def test_it_is_not_ready(client: FlaskClient, store: Store, monkeypatch: pytest.
 
 
 def test_a_token_opens_what_can_be_read(settings: Settings, store: Store) -> None:
-    store.create_user("anna", Role.MEMBER, ["default"])
-    token, secret = store.create_token("anna", "ci", Scope.WRITE)
+    store.users.create("anna", Role.MEMBER, ["default"])
+    token, secret = store.tokens.create("anna", "ci", Scope.WRITE)
     headers = {"Authorization": f"Bearer {secret}"}
     with client_of(settings.model_copy(update={"access": "on"}), store) as client:
         with no_writes(store):
             assert [client.get("/api/v1/jobs", headers=headers).status_code for _ in range(2)] == [200, 200]
             refused(client.post("/api/v1/jobs", json={"script": "x = 1"}, headers=headers), 503, "database")
-            assert store.tokens("anna") == [token]
+            assert store.tokens.all("anna") == [token]
         assert client.post("/api/v1/jobs", json={"script": "x = 1"}, headers=headers).status_code == 202
-    assert store.tokens("anna")[0].last_used_at is not None
+    assert store.tokens.all("anna")[0].last_used_at is not None
 
 
 def test_a_change_whose_audit_entry_fails_is_told_as_made_and_its_entries_are_logged(
     client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    record = store.record
+    record = store.audit.record
     tried: list[str] = []
 
     def fail(actor: str, action: str, subject: str, address: str) -> None:
@@ -44,13 +44,13 @@ def test_a_change_whose_audit_entry_fails_is_told_as_made_and_its_entries_are_lo
         with no_writes(store):
             record(actor, action, subject, address)
 
-    monkeypatch.setattr(store, "record", fail)
+    monkeypatch.setattr(store.audit, "record", fail)
 
     made = client.post("/api/v1/batches", json={"jobs": [{"script": "x = 1"}, {"script": "x = 2"}]})
 
     assert made.status_code == 202
     jobs = [job["id"] for job in made.get_json()["jobs"]]
-    assert {job.id for job in store.jobs()[0]} == set(jobs)
+    assert {job.id for job in store.jobs.page()[0]} == set(jobs)
     assert tried == jobs[:1], "one that fails is enough to wait for"
     said = [entry for entry in caplog.records if entry.name == "web.access.audit"]
     assert {entry.levelname for entry in said} == {"ERROR"}
@@ -63,7 +63,7 @@ def test_what_fails_behind_a_view_is_told_like_what_fails_in_it(client: FlaskCli
     def write(response: Response) -> Response:
         if response.status_code < 400:
             with no_writes(store):
-                store.record("anna", "look")
+                store.audit.record("anna", "look")
         return response
 
     answer = client.get("/api/v1/jobs")

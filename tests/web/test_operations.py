@@ -49,7 +49,7 @@ def test_a_full_database_is_said_to_be_one(client: FlaskClient, store: Store, mo
         def full(*_: Any, **__: Any) -> Any:
             raise exc.OperationalError("INSERT", None, DiskFull("could not extend file"))
 
-        monkeypatch.setattr(store, "submit_many", full)
+        monkeypatch.setattr(store.submissions, "submit_many", full)
     for _ in range(20):
         body = {"script": f"a = '{secrets.token_hex(1900)}'", "filename": "a.py"}
         response = client.post("/api/v1/jobs", json=body)
@@ -124,15 +124,15 @@ def test_metrics_grow_by_no_made_up_method(client: FlaskClient) -> None:
 
 
 def test_workers(client: FlaskClient, store: Store) -> None:
-    store.register_worker("w1", device="cpu", torch="2.13.0")
+    store.workers.register("w1", device="cpu", torch="2.13.0")
     (worker,) = client.get("/api/v1/workers").get_json()["workers"]
     assert (worker["name"], worker["torch"], worker["job_id"]) == ("w1", "2.13.0", None)
 
 
 def test_a_worker_that_takes_no_jobs_says_why(client: FlaskClient, store: Store) -> None:
-    store.register_worker("w1", device="cpu", torch="2.13.0")
-    store.submit(SCRIPT, "model.py", Options())
-    store.worker_seen("w1", "3 MiB are free on the disk of /tmp")
+    store.workers.register("w1", device="cpu", torch="2.13.0")
+    store.submissions.submit(SCRIPT, "model.py", Options())
+    store.workers.seen("w1", "3 MiB are free on the disk of /tmp")
 
     answer = client.get("/api/v1/workers").get_json()
     assert answer["workers"][0]["trouble"] == "3 MiB are free on the disk of /tmp"
@@ -143,10 +143,10 @@ def test_a_worker_that_takes_no_jobs_says_why(client: FlaskClient, store: Store)
 
 
 def test_queues_say_who_can_take_what_waits(client: FlaskClient, store: Store) -> None:
-    store.register_worker("w1", device="cpu", torch="2.13.0")
-    store.register_worker("w2", device="cuda", torch="2.13.0", toolchains=["nightly"])
+    store.workers.register("w1", device="cpu", torch="2.13.0")
+    store.workers.register("w2", device="cuda", torch="2.13.0", toolchains=["nightly"])
     for options in ({}, {"device": "cuda"}, {"device": "cuda"}, {"device": "cuda", "toolchain": "old"}):
-        store.submit(SCRIPT, "model.py", Options(**options))
+        store.submissions.submit(SCRIPT, "model.py", Options(**options))
     queues = client.get("/api/v1/workers").get_json()["queues"]
     assert [tuple(queue[name] for name in ("device", "toolchain", "jobs", "workers")) for queue in queues] == [
         (None, None, 1, 2),
@@ -164,7 +164,7 @@ def test_queues_say_who_can_take_what_waits(client: FlaskClient, store: Store) -
 def test_the_page_of_the_workers(client: FlaskClient, store: Store, queued: Job) -> None:
     page = client.get("/workers").text
     assert "No worker is there, so jobs wait" in page and "python -m worker" in page
-    store.register_worker("w1", device="cuda", torch="2.13.0", toolchains=["nightly"])
+    store.workers.register("w1", device="cuda", torch="2.13.0", toolchains=["nightly"])
     page = client.get("/workers").text
     assert "idle" in page and "nightly" in page and "python -m worker" not in page
     hands = Hands(store, queued, worker="w1")
@@ -176,7 +176,7 @@ def test_the_page_of_the_workers(client: FlaskClient, store: Store, queued: Job)
 def test_a_worker_that_fell_silent_counts_no_more(
     client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.register_worker("w1", device="cpu", torch="2.13.0")
+    store.workers.register("w1", device="cpu", torch="2.13.0")
     monkeypatch.setattr(workers, "SILENCE", timedelta(seconds=-60))
     page = client.get("/workers").text
     assert "silent" in page and "python -m worker" in page
@@ -244,7 +244,7 @@ def test_our_own_fault_is_500_without_a_traceback(
     def fail(job_id: str) -> Job:
         raise ZeroDivisionError("a secret of the inside")
 
-    monkeypatch.setattr(store, "job", fail)
+    monkeypatch.setattr(store.jobs, "get", fail)
     response = client.get("/api/v1/jobs/abcdefgh")
     refused(response, 500, response.headers["X-Request-Id"])
     assert "secret" not in response.text
@@ -265,7 +265,7 @@ H100 = Hardware(
 
 
 def test_a_gpu_worker_says_what_it_has(client: FlaskClient, store: Store) -> None:
-    store.register_worker("w1", device="cuda", torch="2.13.0+cu130", hardware=H100)
+    store.workers.register("w1", device="cuda", torch="2.13.0+cu130", hardware=H100)
     (worker,) = client.get("/api/v1/workers").get_json()["workers"]
     assert worker["gpus"] == [{"uuid": "GPU-1a2b", "name": "NVIDIA H100 80GB HBM3", "memory_mib": 81559}]
     assert (worker["driver"], worker["cuda"], worker["triton"], worker["gpu_trouble"]) == (
@@ -286,8 +286,8 @@ def test_a_gpu_worker_says_what_it_has(client: FlaskClient, store: Store) -> Non
 
 def test_a_worker_that_should_have_a_gpu_and_has_none_says_why(client: FlaskClient, store: Store) -> None:
     trouble = "torch 2.13.0+cpu is not built for CUDA"
-    store.register_worker("w1", device="cpu", torch="2.13.0+cpu", hardware=replace(H100, trouble=trouble))
-    store.submit(SCRIPT, "model.py", Options(device="cuda"))
+    store.workers.register("w1", device="cpu", torch="2.13.0+cpu", hardware=replace(H100, trouble=trouble))
+    store.submissions.submit(SCRIPT, "model.py", Options(device="cuda"))
     body = client.get("/api/v1/workers").get_json()
     assert body["workers"][0]["gpu_trouble"] == trouble
     assert [queue["workers"] for queue in body["queues"] if queue["device"] == "cuda"] == [0]

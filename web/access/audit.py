@@ -37,7 +37,7 @@ def _record(store: Store, entries: list[tuple[str, str, str, str]]) -> None:
     """Add entries; those that cannot be stored are logged, since the change is made, and the answer has to say so."""
     for number, entry in enumerate(entries):
         try:
-            store.record(*entry)
+            store.audit.record(*entry)
         except SQLAlchemyError:
             log.exception("the audit log cannot be written to")
             for left in entries[number:]:  # which would only wait for the same database

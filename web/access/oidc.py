@@ -165,14 +165,14 @@ def _user(name: str) -> User:
     """The active user of this name, created where the settings say so."""
     here = service()
     try:
-        user = here.store.user(name)
+        user = here.store.users.get(name)
     except UnknownUser:
         if not here.settings.oidc_role:
             raise Problem(403, "forbidden", f"There is no user {name} here. Ask an admin to add one.") from None
         with suppress(NameTaken):  # by another tab of the same person
-            here.store.create_user(name, Role(here.settings.oidc_role))
-            here.store.record("oidc", "user.add", name, request.remote_addr or "")
-        user = here.store.user(name)
+            here.store.users.create(name, Role(here.settings.oidc_role))
+            here.store.audit.record("oidc", "user.add", name, request.remote_addr or "")
+        user = here.store.users.get(name)
     if not user.active:
         raise Problem(403, "forbidden", f"The user {name} may not come in any more. Ask an admin.")
     return user

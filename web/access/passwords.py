@@ -25,5 +25,5 @@ def hash_password(password: str) -> str:
 
 def is_right(store: Store, user: str, password: str) -> bool:
     """Whether this is the password of an active user."""
-    known = store.password_hash(user)
+    known = store.users.password_hash(user)
     return check_password_hash(known or _NOBODY, password) and known is not None

@@ -38,7 +38,7 @@ def sign_in() -> BaseResponse | tuple[str, int]:
     following = own_path(request.form.get("next"))
     name, secret = request.form.get("name", "").strip(), request.form.get("secret", "")
     limits().refuse_guessing(request.remote_addr or "", _account(name))
-    found = None if name else here.store.identify_token(secret.strip())
+    found = None if name else here.store.tokens.identify(secret.strip())
     user, token = (found.name, found.token) if found else (name, None)
     if found is None and not (name and passwords.is_right(here.store, name, secret)):
         error = "This password is not the one of this user." if name else "This token is unknown, expired or revoked."
@@ -49,7 +49,7 @@ def sign_in() -> BaseResponse | tuple[str, int]:
 @sign_in_pages.post("/logout")
 def sign_out() -> BaseResponse:
     if cookie := request.cookies.get(COOKIE):
-        service().store.end_session(cookie)
+        service().store.sessions.end(cookie)
     response = redirect(url_for("sign_in.form"), 303)
     response.delete_cookie(COOKIE, httponly=True, secure=request.is_secure, samesite="Lax")
     return response
@@ -67,13 +67,13 @@ def let_in(user: str, following: str, *, by: str, token: str | None = None) -> B
     response = redirect(following, 303)
     response.set_cookie(
         COOKIE,
-        store.create_session(user, token),
+        store.sessions.create(user, token),
         max_age=_SESSION_SECONDS,
         httponly=True,
         secure=request.is_secure,
         samesite="Lax",
     )
-    store.record(user, "sign_in", by, request.remote_addr or "")
+    store.audit.record(user, "sign_in", by, request.remote_addr or "")
     return response
 
 
@@ -89,7 +89,7 @@ def turn_away(error: str, status: int, following: str, *, by: str, name: str = "
     """
     here, address = service(), request.remote_addr or ""
     limits().count_stranger(address, _account(name))
-    here.store.record(_NOBODY, "sign_in_failed", name if _is_user(name) else by, address)
+    here.store.audit.record(_NOBODY, "sign_in_failed", name if _is_user(name) else by, address)
     return _page(following, error, name), status
 
 
@@ -115,7 +115,7 @@ def _account(name: str) -> str:
 def _is_user(name: str) -> bool:
     """Whether there is such a user. What is typed in the place of a name by mistake is a password, and does not belong into a log."""
     try:
-        return service().store.user(name).name == name
+        return service().store.users.get(name).name == name
     except UnknownUser:
         return False
 

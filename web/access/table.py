@@ -212,14 +212,14 @@ def _key(store: Store) -> Callable[[], Identity | None]:
     """The key that the request shows, to be looked up as often as need be."""
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        return partial(store.identify_token, secret.strip())
+        return partial(store.tokens.identify, secret.strip())
     cookie = request.cookies.get(COOKIE)
     if not cookie:
         return lambda: None
     # A browser says where a write comes from; a request with a cookie that does not say is not from our pages.
     if request.method not in SAFE_METHODS and not {"Origin", "Sec-Fetch-Site"} & set(request.headers.keys()):
         raise Problem(403, "cross-origin", "A request that writes and has a cookie must say its Origin; use a token.")
-    return partial(store.identify_session, cookie)
+    return partial(store.sessions.identify, cookie)
 
 
 def _check(who: Identity, need: Need | None, store: Store) -> None:
@@ -231,7 +231,7 @@ def _check(who: Identity, need: Need | None, store: Store) -> None:
     if not safe and who.scope is not Scope.WRITE:
         raise Problem(403, "read-only", "This token may only read. Make one with the scope 'write'.")
     job_id: Any = (request.view_args or {}).get("job_id")
-    if job_id is not None and not who.sees(store.project_of(job_id)):
+    if job_id is not None and not who.sees(store.projects.of_job(job_id)):
         raise UnknownJob
     if need is Need.WRITE and not who.may_write:
         raise Problem(403, "read-only", "A viewer may look at jobs, not change them.")
@@ -253,7 +253,7 @@ def _sign_in_first() -> Problem:
 
 
 def _welcome_first_admin(store: Store) -> None:
-    secret = store.create_first_admin()
+    secret = store.tokens.create_first_admin()
     if secret is not None:
         print(  # noqa: T201 - shown once, and kept out of the log
             "\nThere was no user yet: 'admin' was created. This token signs in, and is never shown again:\n\n"

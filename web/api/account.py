@@ -115,13 +115,13 @@ def me() -> dict[str, Any]:
 
 @account.get("/projects", summary="The projects that are open to you", responses={200: ProjectsBody})
 def list_projects() -> dict[str, Any]:
-    mine = [project_body(project) for project in service().store.projects() if identity().sees(project.name)]
+    mine = [project_body(project) for project in service().store.projects.all() if identity().sees(project.name)]
     return ProjectsBody(projects=mine).model_dump(mode="json")
 
 
 @account.get("/tokens", summary="Your tokens", responses={200: TokensBody})
 def list_tokens() -> dict[str, Any]:
-    mine = [token_body(token) for token in service().store.tokens(identity().name)]
+    mine = [token_body(token) for token in service().store.tokens.all(identity().name)]
     return TokensBody(tokens=mine).model_dump(mode="json")
 
 
@@ -147,13 +147,13 @@ def create_token(body: NewTokenBody) -> tuple[dict[str, Any], int]:
     responses={204: None, 404: problem_response("You have no such token.")},
 )
 def revoke_token(path: TokenPath) -> tuple[str, int]:
-    service().store.revoke_token(path.token_id, identity().name)
+    service().store.tokens.revoke(path.token_id, identity().name)
     return "", 204
 
 
 @account.get("/audit", summary="Who has changed what", responses={200: AuditBody})
 def list_audit(query: AuditQuery) -> dict[str, Any]:
-    entries = [audit_body(entry) for entry in service().store.audit(query.limit)]
+    entries = [audit_body(entry) for entry in service().store.audit.latest(query.limit)]
     return AuditBody(entries=entries).model_dump(mode="json")
 
 
@@ -176,7 +176,7 @@ def new_token(body: NewTokenBody) -> tuple[Token, str]:
     require_users()
     expires = None if body.days is None else datetime.now(UTC) + timedelta(days=body.days)
     who = identity()
-    token, secret = service().store.create_token(who.name, body.name, body.scope, expires, asked_with=who.token)
+    token, secret = service().store.tokens.create(who.name, body.name, body.scope, expires, asked_with=who.token)
     audit.made(token.id)
     return token, secret
 

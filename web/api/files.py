@@ -43,7 +43,7 @@ files = APIBlueprint(
 
 @files.get("/artifacts", summary="List the artifacts of a job", responses={200: ArtifactsBody, **UNKNOWN})
 def list_artifacts(path: JobPath) -> dict[str, Any]:
-    found = service().store.artifacts(path.job_id)
+    found = service().store.results.artifacts(path.job_id)
     return ArtifactsBody(artifacts=[artifact_body(path.job_id, one) for one in found]).model_dump(mode="json")
 
 
@@ -63,9 +63,9 @@ def get_artifact(path: ArtifactPath) -> BaseResponse:
 )
 def get_file(path: FilePath) -> BaseResponse:
     store = service().store
-    job = store.job(path.job_id)
+    job = store.jobs.get(path.job_id)
     if path.name == "script.py":
-        script = store.script(job.id)
+        script = store.jobs.script(job.id)
         return raw([script], len(script), job.filename, etag=job.script_sha)
     try:
         return _artifact(job.id, path.name)
@@ -84,12 +84,12 @@ def get_file(path: FilePath) -> BaseResponse:
 )
 def get_all(path: JobPath) -> BaseResponse:
     store = service().store
-    job = store.job(path.job_id)
+    job = store.jobs.get(path.job_id)
     packed = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the response)
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("script.py", store.script(job.id))
-        for artifact in store.artifacts(job.id):
-            _, pieces = store.artifact_stream(job.id, artifact.name)
+        archive.writestr("script.py", store.jobs.script(job.id))
+        for artifact in store.results.artifacts(job.id):
+            _, pieces = store.results.artifact_stream(job.id, artifact.name)
             with archive.open(artifact.name, "w") as file:
                 for piece in pieces:
                     file.write(piece)
@@ -106,10 +106,10 @@ def get_all(path: JobPath) -> BaseResponse:
 
 def _artifact(job_id: str, name: str) -> BaseResponse:
     store = service().store
-    known = store.artifact_info(job_id, name)
+    known = store.results.artifact_info(job_id, name)
     if request.if_none_match.contains(known.sha256):
         return raw([], known.size, name, etag=known.sha256)  # not to be unpacked for one who has it
-    artifact, pieces = store.artifact_stream(job_id, name)
+    artifact, pieces = store.results.artifact_stream(job_id, name)
     return raw(pieces, artifact.size, artifact.name, etag=artifact.sha256)
 
 

@@ -136,7 +136,7 @@ def submit_batch(body: BatchBody) -> tuple[dict[str, Any], int]:
 
 @api.get("/jobs", summary="List jobs, newest first", responses={200: JobsBody})
 def list_jobs(query: ListQuery) -> Response:
-    jobs, next_cursor = service().store.jobs(
+    jobs, next_cursor = service().store.jobs.page(
         status=query.status,
         kind=query.kind,
         q=query.q,
@@ -155,13 +155,13 @@ def list_jobs(query: ListQuery) -> Response:
 @api.get("/jobs/<job_id>", summary="Look at a job, or wait for it", responses={200: JobBody, 304: None, **UNKNOWN})
 def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
     here = service()
-    job = here.store.job(path.job_id)
+    job = here.store.jobs.get(path.job_id)
     if query.wait and not job.status.is_final:
         known = job.version if request.if_none_match.contains_weak(_etag(job.version)) else None
         # A client that knows an older version is answered at once: what it waits for has happened.
         if known is not None or not request.if_none_match:
             job = stream.wait_for_job(here.store, here.watcher, here.polls, job, query.wait, known)
-    response = jsonify(_body(job, here.store.report(job.id)).model_dump(mode="json", by_alias=True))
+    response = jsonify(_body(job, here.store.results.report(job.id)).model_dump(mode="json", by_alias=True))
     response.set_etag(_etag(job.version))
     response.headers["Cache-Control"] = "no-cache"
     if not job.status.is_final:
@@ -181,7 +181,7 @@ def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
 )
 def get_events(path: JobPath, query: EventsQuery) -> Response:
     here = service()
-    job = here.store.job(path.job_id)
+    job = here.store.jobs.get(path.job_id)
     return stream.event_stream(
         here.store, here.watcher, here.streams, identity().name, job, _after(query), still_sees(job.project)
     )
@@ -195,7 +195,7 @@ def get_events(path: JobPath, query: EventsQuery) -> Response:
     responses={202: JobBody, **UNKNOWN},
 )
 def cancel_job(path: JobPath) -> tuple[dict[str, Any], int]:
-    return _body(service().store.request_cancel(path.job_id)).model_dump(mode="json"), 202
+    return _body(service().store.jobs.request_cancel(path.job_id)).model_dump(mode="json"), 202
 
 
 @api.post(
@@ -210,7 +210,7 @@ def cancel_job(path: JobPath) -> tuple[dict[str, Any], int]:
     },
 )
 def skip_step(path: JobPath, query: SkipQuery) -> tuple[dict[str, Any], int]:
-    return _body(service().store.request_skip(path.job_id, query.step)).model_dump(mode="json"), 202
+    return _body(service().store.jobs.request_skip(path.job_id, query.step)).model_dump(mode="json"), 202
 
 
 @api.post(
@@ -225,12 +225,12 @@ def retry_job(path: JobPath, query: RetryQuery) -> tuple[dict[str, Any], int]:
 
 @api.put("/jobs/<job_id>/pin", summary="Keep a job, however old it grows", responses={200: JobBody, **UNKNOWN})
 def pin_job(path: JobPath) -> dict[str, Any]:
-    return _body(service().store.pin(path.job_id, True)).model_dump(mode="json")
+    return _body(service().store.jobs.pin(path.job_id, True)).model_dump(mode="json")
 
 
 @api.delete("/jobs/<job_id>/pin", summary="Let a job go when its time comes", responses={200: JobBody, **UNKNOWN})
 def unpin_job(path: JobPath) -> dict[str, Any]:
-    return _body(service().store.pin(path.job_id, False)).model_dump(mode="json")
+    return _body(service().store.jobs.pin(path.job_id, False)).model_dump(mode="json")
 
 
 @api.delete(
@@ -239,18 +239,18 @@ def unpin_job(path: JobPath) -> dict[str, Any]:
     responses={204: None, 409: problem_response("The job is running: cancel it first."), **UNKNOWN},
 )
 def delete_job(path: JobPath) -> tuple[str, int]:
-    service().store.delete(path.job_id)
+    service().store.jobs.delete(path.job_id)
     return "", 204
 
 
 def _body(job: Job, report: Report | None = None) -> JobBody:
     # Only a job that failed has a group: the others are not asked for, since this answers every poll.
-    groups = service().store.failures_of([job.id]) if job.failure is not None else {}
+    groups = service().store.groups.of_jobs([job.id]) if job.failure is not None else {}
     return job_body(job, report, groups.get(job.id))
 
 
 def _bodies(jobs: Sequence[Job]) -> list[JobBody]:
-    groups = service().store.failures_of([job.id for job in jobs])
+    groups = service().store.groups.of_jobs([job.id for job in jobs])
     return [job_body(job, failure=groups.get(job.id)) for job in jobs]
 
 

@@ -53,7 +53,7 @@ def readyz() -> dict[str, Any]:
 )
 def list_workers() -> dict[str, Any]:
     store = service().store
-    rows = store.workers()
+    rows = store.workers.all()
     return WorkersBody(
         workers=[worker_body(row, identity().sees(row.project)) for row in rows],
         queues=[QueueBody(**vars(queue)) for queue in queues(store, rows)],

@@ -38,7 +38,7 @@ def wait_for_job(store: Store, watcher: Watcher, polls: Slots, job: Job, seconds
                 if left <= 0 or watcher.closing:
                     break
                 watcher.wait(job.id, job.version, left)
-                job = store.job(job.id)
+                job = store.jobs.get(job.id)
     finally:
         polls.give_back()
     return job
@@ -96,11 +96,11 @@ def _events(store: Store, watcher: Watcher, job: Job, after: int, still_sees: Ca
         while not watcher.closing and still_sees():
             try:
                 # The job before its events: what is final then has no events left to come.
-                job = store.job(job.id)
+                job = store.jobs.get(job.id)
             except UnknownJob:
                 yield _message("end", {"status": "deleted"})
                 return
-            rows = store.events(job.id, after=after, limit=_BATCH)
+            rows = store.results.events(job.id, after=after, limit=_BATCH)
             for row in rows:
                 yield _message(row.type, {"time": row.time.timestamp(), **row.data}, row.seq)
                 after = row.seq

@@ -86,7 +86,7 @@ _UNKNOWN: dict[Any, Any] = {404: problem_response("There is no such webhook.")}
 
 @webhooks.get("", summary="All webhooks", responses={200: WebhooksBody})
 def list_webhooks() -> dict[str, Any]:
-    found = [WebhookBody(**_fields(one)) for one in service().store.webhooks()]
+    found = [WebhookBody(**_fields(one)) for one in service().store.webhooks.all()]
     return WebhooksBody(webhooks=found).model_dump(mode="json")
 
 
@@ -101,14 +101,14 @@ def list_webhooks() -> dict[str, Any]:
     responses={201: WebhookSecretBody, 404: NO_PROJECT, **BROKEN},
 )
 def create_webhook(body: NewWebhookBody) -> tuple[dict[str, Any], int]:
-    webhook, secret = service().store.create_webhook(body.project, body.url)
+    webhook, secret = service().store.webhooks.create(body.project, body.url)
     audit.made(webhook.id)
     return WebhookSecretBody(**_fields(webhook), secret=secret).model_dump(mode="json"), 201
 
 
 @webhooks.delete("/<webhook_id>", summary="Forget a webhook and its log", responses={204: None, **_UNKNOWN})
 def delete_webhook(path: WebhookPath) -> tuple[str, int]:
-    service().store.delete_webhook(path.webhook_id)
+    service().store.webhooks.delete(path.webhook_id)
     return "", 204
 
 
@@ -118,7 +118,7 @@ def delete_webhook(path: WebhookPath) -> tuple[str, int]:
     responses={200: DeliveriesBody, **_UNKNOWN},
 )
 def list_deliveries(path: WebhookPath) -> dict[str, Any]:
-    found = [_delivery(one) for one in service().store.deliveries(path.webhook_id)]
+    found = [_delivery(one) for one in service().store.webhooks.deliveries(path.webhook_id)]
     return DeliveriesBody(deliveries=found).model_dump(mode="json")
 
 

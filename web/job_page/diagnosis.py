@@ -10,11 +10,12 @@ from functools import partial
 from markupsafe import Markup
 
 from minimizer.report.confidence import Confidence, confidence
+from minimizer.report.finding import headline
 from minimizer.report.layer_rows import LayerRow, layer_rows
 from minimizer.report.model import Report
 from minimizer.report.outcomes import in_words
 from minimizer.report.version_span import span
-from minimizer.vocabulary import UNJUDGED
+from minimizer.vocabulary import UNJUDGED, Status
 from web.job_page.charts import Point, culprit_graph, layer_errors, trials_curve
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class Diagnosis:
     """Since when it fails, and whether it is fixed."""
     speed: str
     """Whether compiling pays; empty if it is not known."""
+    costliest: str
+    """Of a healthy script, a sentence on the costliest finding; empty if there is none."""
 
 
 def diagnosis(report: Report) -> Diagnosis:
@@ -75,6 +78,7 @@ def diagnosis(report: Report) -> Diagnosis:
         trials=drawn(lambda: _trials(report)),
         span=str(span(report.versions)),
         speed=_speed(report.health.eager_seconds, report.health.compiled_seconds),
+        costliest=headline(report.findings) if report.status is Status.HEALTHY else "",
     )
 
 

@@ -82,7 +82,7 @@ class Stories:
         with self._lock:
             story = self._known.setdefault(key, Story())
             self._known.move_to_end(key)
-            while rows := store.events(job.id, after=story.after, limit=_BATCH):
+            while rows := store.results.events(job.id, after=story.after, limit=_BATCH):
                 for row in rows:
                     story.add(row)
             if len(self._known) > self._size:

@@ -16,7 +16,7 @@ def draft_of(job: Job, store: Store) -> Draft:
     values = {name: "" if value is None else str(value) for name, value in job.options.model_dump().items()}
     values |= {"args": shlex.join(job.options.args), "env": ", ".join(job.options.env)}
     values |= {name: "on" if getattr(job.options, name) else "" for name in SWITCHES}
-    draft = Draft(store.script(job.id).decode(errors="replace"), job.filename, values, job.project)
+    draft = Draft(store.jobs.script(job.id).decode(errors="replace"), job.filename, values, job.project)
     return _beside(draft, job, store) if job.has_archive else draft
 
 
@@ -34,8 +34,8 @@ def joined(script: bytes, draft: Draft, store: Store, sees: Callable[[str], bool
     """
     if not draft.base or archive.is_zip(script):
         return script, replace(draft, base="")
-    job = store.job(draft.base)
-    packed = store.archive(job.id)
+    job = store.jobs.get(draft.base)
+    packed = store.jobs.archive(job.id)
     if packed is None or not sees(job.project):
         raise UnknownJob
     draft = _beside(replace(draft, filename=job.filename, main=job.filename), job, store)
@@ -47,6 +47,6 @@ def joined(script: bytes, draft: Draft, store: Store, sees: Callable[[str], bool
 
 
 def _beside(draft: Draft, job: Job, store: Store) -> Draft:
-    packed = store.archive(job.id)
+    packed = store.jobs.archive(job.id)
     names = [name for name in archive.names(packed) if name != job.filename] if packed is not None else []
     return replace(draft, base=job.id, beside=tuple(names))

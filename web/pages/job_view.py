@@ -101,9 +101,9 @@ class JobView:
 
 def view(store: Store, stories: Stories, job_id: str) -> JobView:
     """Gather the page of a job."""
-    job = store.job(job_id)
+    job = store.jobs.get(job_id)
     story = stories.of(store, job)
-    report = store.report(job_id)
+    report = store.results.report(job_id)
     reduction = report.reduction if report else None
     elapsed = _elapsed(job)
     points = _points(story, report)
@@ -125,32 +125,32 @@ def view(store: Store, stories: Stories, job_id: str) -> JobView:
         trials=reduction.trials if reduction else story.latest.get("trials"),
         cache_hits=reduction.cache_hits if reduction else story.latest.get("cache_hits"),
         elapsed=elapsed,
-        artifacts=store.artifacts(job_id),
+        artifacts=store.results.artifacts(job_id),
         repro=text,
         issue=issue_of(report, text) if report and job.status.is_final else None,
         group=_group(store, job),
-        has_worker=job.status is not Status.QUEUED or may_start(job, store.workers()),
+        has_worker=job.status is not Status.QUEUED or may_start(job, store.workers.all()),
     )
 
 
 def script(store: Store, job_id: str) -> str:
     """The text of the user's script."""
-    return store.script(job_id).decode(errors="replace")
+    return store.jobs.script(job_id).decode(errors="replace")
 
 
 def repro(store: Store, job_id: str) -> str | None:
     """The text of the repro, if the job has one."""
     try:
-        _, content = store.artifact(job_id, "repro.py")
+        _, content = store.results.artifact(job_id, "repro.py")
     except UnknownArtifact:
         return None
     return content.decode(errors="replace")
 
 
 def _group(store: Store, job: Job) -> FailureGroup | None:
-    signature = store.failures_of([job.id]).get(job.id)
+    signature = store.groups.of_jobs([job.id]).get(job.id)
     try:
-        return None if signature is None else store.failure(signature, [job.project])
+        return None if signature is None else store.groups.get(signature, [job.project])
     except UnknownFailure:  # merged into another one since
         return None
 

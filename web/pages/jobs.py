@@ -69,7 +69,7 @@ def jobs() -> str:
     kind = filters.one_of(Kind, "kind")
     q = filters.text()
     store = service().store
-    found, next_cursor = store.jobs(
+    found, next_cursor = store.jobs.page(
         status=status,
         kind=kind,
         q=q or None,
@@ -82,7 +82,7 @@ def jobs() -> str:
         jobs=found,
         next_cursor=next_cursor,
         filters={"status": status or "", "kind": kind or "", "q": q},
-        counts=store.counts(identity().projects),
+        counts=store.jobs.counts(identity().projects),
         statuses=list(Status),
         kinds=Kind,
         live=any(not job.status.is_final for job in found) and "cursor" not in request.args,
@@ -106,20 +106,20 @@ def script(job_id: str) -> str:
 @pages.get("/jobs/<job_id>/edit")
 def edit(job_id: str) -> str:
     store = service().store
-    return _form(again.draft_of(store.job(job_id), store))
+    return _form(again.draft_of(store.jobs.get(job_id), store))
 
 
 @pages.post("/jobs/<job_id>/cancel")
 def cancel(job_id: str) -> BaseResponse:
-    return _to(service().store.request_cancel(job_id))
+    return _to(service().store.jobs.request_cancel(job_id))
 
 
 @pages.post("/jobs/<job_id>/skip")
 def skip(job_id: str) -> BaseResponse:
     try:
-        return _to(service().store.request_skip(job_id, request.form.get("step")))
+        return _to(service().store.jobs.request_skip(job_id, request.form.get("step")))
     except NothingToSkip:  # the step has ended by itself
-        return _to(service().store.job(job_id))
+        return _to(service().store.jobs.get(job_id))
 
 
 @pages.post("/jobs/<job_id>/retry")
@@ -131,12 +131,12 @@ def retry(job_id: str) -> BaseResponse:
     try:
         return _to(service().retry(job_id, asked.budget))
     except JobActive:  # the page was left open, and somebody else was quicker
-        return _to(service().store.job(job_id))
+        return _to(service().store.jobs.get(job_id))
 
 
 @pages.post("/jobs/<job_id>/delete")
 def delete(job_id: str) -> BaseResponse:
-    service().store.delete(job_id)
+    service().store.jobs.delete(job_id)
     return redirect(url_for("pages.jobs"), 303)
 
 
@@ -147,7 +147,7 @@ def favicon() -> BaseResponse:
 
 def _form(draft: forms.Draft) -> str:
     here = service()
-    recent, _ = here.store.jobs(limit=5, projects=identity().projects)
+    recent, _ = here.store.jobs.page(limit=5, projects=identity().projects)
     return render_template(
         "index.html",
         draft=draft,
@@ -168,7 +168,9 @@ def _projects() -> list[str]:
     who = identity()
     if not who.may_write:
         return []
-    return [project.name for project in service().store.projects()] if who.projects is None else sorted(who.projects)
+    if who.projects is None:
+        return [project.name for project in service().store.projects.all()]
+    return sorted(who.projects)
 
 
 def _to(job: Job) -> BaseResponse:

@@ -32,9 +32,9 @@ def create() -> str:
 
 @keys.post("/tokens/<token_id>/revoke")
 def revoke(token_id: str) -> BaseResponse:
-    service().store.revoke_token(token_id, identity().name)
+    service().store.tokens.revoke(token_id, identity().name)
     return redirect(url_for("keys.page"), 303)
 
 
 def _page(secret: str | None = None) -> str:
-    return render_template("tokens.html", tokens=service().store.tokens(identity().name), secret=secret)
+    return render_template("tokens.html", tokens=service().store.tokens.all(identity().name), secret=secret)

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from flask import Flask
+from markupsafe import Markup
 
 import minimizer
 from minimizer.report.figures import differences
@@ -40,6 +41,7 @@ def install(app: Flask) -> None:
         outcome=in_words,
         sign=diagnosis.sign,
         differences=differences,
+        spans=spans,
     )
     app.jinja_env.globals.update(version=minimizer.__version__, most_shown=highlight.MAX_CHARS)
 
@@ -87,6 +89,17 @@ def size(count: int) -> str:
     if count < 1024:
         return f"{count} B"
     return f"{count / 1024:.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
+
+
+def spans(text: str) -> Markup:
+    """A sentence in which what stands between backquotes is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a backquote of the script's own
+        return Markup.escape(text)
+    shown = (
+        Markup("<code>{}</code>").format(part) if place % 2 else Markup.escape(part) for place, part in enumerate(parts)
+    )
+    return Markup("").join(shown)
 
 
 def issue_name(url: str) -> str:

@@ -108,7 +108,7 @@ class Service:
             settings,
             store,
             ring,
-            Watcher(store.versions),
+            Watcher(store.jobs.versions),
             Slots(streams, most=for_one),
             Slots(polls),
             Stories(),
@@ -132,7 +132,7 @@ class Service:
         """
         with self.in_flight.only_one(None if idempotency_key is None else (project, by.name, idempotency_key)):
             jobs = [_new_job(one) for one in submissions]
-            answers = self.store.submit_many(jobs, idempotency_key, project=project, by=by, force=force)
+            answers = self.store.submissions.submit_many(jobs, idempotency_key, project=project, by=by, force=force)
             for job, created in answers:
                 if created:
                     self.ring(job)
@@ -140,14 +140,14 @@ class Service:
 
     def retest(self, failure: str, submission: Submission, by: Submitter, actor: str, projects: Projects) -> Job:
         """Store a job that tells a group of failures how it ends, then ring."""
-        job = self.store.retest(failure, _new_job(submission), by, actor, projects)
+        job = self.store.groups.retest(failure, _new_job(submission), by, actor, projects)
         self.ring(job)
         return job
 
     def retry(self, job_id: str, budget: int | None = None) -> Job:
         """Queue a job again and ring for it."""
         limit = self.settings.max_open_jobs if self.settings.access == "on" else None
-        job = self.store.retry(job_id, budget, max_open_jobs=limit)
+        job = self.store.submissions.retry(job_id, budget, max_open_jobs=limit)
         self.ring(job)
         return job
 

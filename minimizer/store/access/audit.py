@@ -13,7 +13,8 @@ from minimizer.store.views import AuditEntry
 class Audit:
     """The part of the store for the audit log."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def record(self, actor: str, action: str, subject: str = "", address: str = "") -> None:
         """Add an entry."""
@@ -28,7 +29,7 @@ class Audit:
                 )
             )
 
-    def audit(self, limit: int = 100) -> list[AuditEntry]:
+    def latest(self, limit: int = 100) -> list[AuditEntry]:
         """The latest entries, newest first."""
         query = select(AuditRow).order_by(AuditRow.number.desc()).limit(limit)
         with self._database.read() as session:

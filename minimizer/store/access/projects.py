@@ -26,9 +26,10 @@ _FINAL = tuple(status for status in Status if status.is_final)
 class Projects:
     """The part of the store for projects."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def create_project(self, name: str) -> Project:
+    def create(self, name: str) -> Project:
         """Add a project.
 
         Raises:
@@ -44,7 +45,7 @@ class Projects:
         except IntegrityError:
             raise NameTaken("project", name) from None
 
-    def projects(self) -> list[Project]:
+    def all(self) -> list[Project]:
         """All projects by name."""
         members: dict[int, list[str]] = {}
         with self._database.read() as session:
@@ -67,7 +68,7 @@ class Projects:
             row.keep_days, row.keep_bytes = days, size
             return _project(row, ())
 
-    def delete_project(self, name: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete a project that has no jobs.
 
         Raises:
@@ -83,7 +84,7 @@ class Projects:
         except IntegrityError:
             raise ProjectNotEmpty(name) from None
 
-    def project_of(self, job_id: str) -> str | None:
+    def of_job(self, job_id: str) -> str | None:
         """The name of a job's project, or ``None`` if there is no such job."""
         if not is_id(job_id):
             return None

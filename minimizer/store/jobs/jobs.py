@@ -43,9 +43,10 @@ _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}")
 class Jobs:
     """The part of the store for the owners of jobs."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def job(self, job_id: str) -> Job:
+    def get(self, job_id: str) -> Job:
         """The current state of a job.
 
         Raises:
@@ -54,7 +55,7 @@ class Jobs:
         with self._database.read() as session:
             return view(find(session, job_id))
 
-    def jobs(
+    def page(
         self,
         *,
         status: Status | None = None,

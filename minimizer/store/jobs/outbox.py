@@ -1,4 +1,4 @@
-"""Messages to webhooks when a job ends. `webhooks` has the addresses, `webhook_retries` hands messages out for sending."""
+"""Messages to webhooks when a job ends. `webhooks` has the addresses, `messages` hands messages out for sending."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ _AT_ONCE = 20
 class Leases:
     """The part of the store for claims and leases."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def claim(
         self,

@@ -42,7 +42,8 @@ _KINDS = frozenset(str(kind) for kind in Kind)
 class Results:
     """The part of the store for the results of jobs."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def record_event(self, claim: Claim, type_: str, data: dict[str, Any]) -> None:
         """Add an event, and copy its step, progress, failure, culprit and reduction to the job's row.

@@ -29,9 +29,10 @@ def can_take(devices: Collection[str], toolchains: Collection[str], needs: tuple
 class Workers:
     """The part of the store for worker processes."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def register_worker(
+    def register(
         self, name: str, *, device: str, torch: str, toolchains: Collection[str] = (), hardware: Hardware = NO_GPU
     ) -> None:
         """Record that a worker has started, and delete rows of workers that have been silent for a day."""
@@ -51,7 +52,7 @@ class Workers:
                 )
             )
 
-    def worker_seen(self, name: str, trouble: str = "") -> bool:
+    def seen(self, name: str, trouble: str = "") -> bool:
         """Record that a worker is alive; returns whether it is registered. One that was cut off for a day may have been deleted.
 
         Args:
@@ -62,12 +63,12 @@ class Workers:
             values = {"last_seen": self._database.now(session), "trouble": bounds.plain(trouble)}
             return session.scalars(seen.values(values)).one_or_none() is not None
 
-    def remove_worker(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Delete the row of a worker that has shut down."""
         with self._database.write() as session:
             session.execute(delete(WorkerRecord).where(WorkerRecord.name == name))
 
-    def workers(self) -> list[WorkerRow]:
+    def all(self) -> list[WorkerRow]:
         """The registered workers by name, dead ones included; see ``last_seen``."""
         running = (JobRow.worker == WorkerRecord.name) & (JobRow.status == Status.RUNNING)
         query = (

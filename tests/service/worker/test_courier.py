@@ -19,7 +19,7 @@ from minimizer.report.model import Report
 from minimizer.store import Claim, Store
 from minimizer.store.errors import InvalidUrl
 from minimizer.store.tables.models import DeliveryRow, WebhookRow
-from minimizer.store.work.webhook_retries import MAX_ATTEMPTS
+from minimizer.store.work.messages import MAX_ATTEMPTS
 from minimizer.vocabulary import Status
 from worker.courier import Courier
 
@@ -65,8 +65,8 @@ def courier(store: Store) -> Courier:
 
 
 def claimed(store: Store, project: str = "default") -> Claim:
-    job, _ = store.submit(b"x = 1\n", "a.py", Options(), project=project)
-    claim = store.claim_job(job.id, "w", lease_seconds=60)
+    job, _ = store.submissions.submit(b"x = 1\n", "a.py", Options(), project=project)
+    claim = store.leases.claim_job(job.id, "w", lease_seconds=60)
     assert claim is not None
     return claim
 
@@ -78,13 +78,13 @@ def let_time_pass(store: Store) -> None:
 
 
 def test_the_end_of_a_job_is_told_signed_and_once(store: Store, courier: Courier, receiver: Receiver) -> None:
-    store.create_project("other")
-    hook, secret = store.create_webhook("default", receiver.url)
-    store.finish(claimed(store, "other"), Report(status=Status.HEALTHY))
+    store.projects.create("other")
+    hook, secret = store.webhooks.create("default", receiver.url)
+    store.results.finish(claimed(store, "other"), Report(status=Status.HEALTHY))
     claim = claimed(store)
     courier.round()
     assert receiver.got == [], "another project's job, and one that has not ended"
-    store.finish(claim, Report(status=Status.HEALTHY, summary="All is well."))
+    store.results.finish(claim, Report(status=Status.HEALTHY, summary="All is well."))
     courier.round()
     courier.round()
     ((headers, body),) = receiver.got
@@ -92,33 +92,33 @@ def test_the_end_of_a_job_is_told_signed_and_once(store: Store, courier: Courier
     assert headers["x-minimizer-signature"] == "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
     told = json.loads(body)
     assert (told["event"], told["job"]["id"], told["job"]["status"]) == ("job.ended", claim.job_id, "healthy")
-    (delivery,) = store.deliveries(hook.id)
+    (delivery,) = store.webhooks.deliveries(hook.id)
     assert (delivery.attempts, delivery.answer, delivery.next_at) == (1, "204 No Content", None)
     assert delivery.delivered_at is not None and str(delivery.number) == headers["x-minimizer-delivery"]
 
 
 def test_what_does_not_arrive_is_tried_again(store: Store, courier: Courier, receiver: Receiver) -> None:
-    hook, _ = store.create_webhook("default", receiver.url)
-    store.request_cancel(store.submit(b"x = 1\n", "a.py", Options())[0].id)
+    hook, _ = store.webhooks.create("default", receiver.url)
+    store.jobs.request_cancel(store.submissions.submit(b"x = 1\n", "a.py", Options())[0].id)
     for answer in (500, 302):
         receiver.answer = answer
         courier.round()
-        assert store.deliveries(hook.id)[0].answer.startswith(str(answer))
+        assert store.webhooks.deliveries(hook.id)[0].answer.startswith(str(answer))
         courier.round()  # it is not due yet
         let_time_pass(store)
     receiver.answer = 200
     courier.round()
-    (delivery,) = store.deliveries(hook.id)
+    (delivery,) = store.webhooks.deliveries(hook.id)
     assert (delivery.attempts, delivery.answer, len(receiver.got)) == (3, "200 OK", 3)
 
 
 def test_a_receiver_that_never_answers_is_given_up(store: Store, courier: Courier, receiver: Receiver) -> None:
-    hook, _ = store.create_webhook("default", "http://127.0.0.1:1/nobody")
-    store.finish(claimed(store), Report(status=Status.HEALTHY))
+    hook, _ = store.webhooks.create("default", "http://127.0.0.1:1/nobody")
+    store.results.finish(claimed(store), Report(status=Status.HEALTHY))
     for _ in range(MAX_ATTEMPTS + 2):
         courier.round()
         let_time_pass(store)
-    (delivery,) = store.deliveries(hook.id)
+    (delivery,) = store.webhooks.deliveries(hook.id)
     assert (delivery.attempts, delivery.next_at, delivery.delivered_at) == (MAX_ATTEMPTS, None, None)
     assert "refused" in delivery.answer
 
@@ -128,16 +128,16 @@ def test_what_is_no_answer_stops_no_other_message(store: Store, courier: Courier
     with socket.create_server(("127.0.0.1", 0)) as babbler:
         thread = threading.Thread(target=babble, args=(babbler,))
         thread.start()
-        odd, _ = store.create_webhook("default", f"http://127.0.0.1:{babbler.getsockname()[1]}/")
-        old, _ = store.create_webhook("default", "http://127.0.0.1/")
+        odd, _ = store.webhooks.create("default", f"http://127.0.0.1:{babbler.getsockname()[1]}/")
+        old, _ = store.webhooks.create("default", "http://127.0.0.1/")
         with store._database.write() as session:
             session.execute(update(WebhookRow).where(WebhookRow.id == old.id).values(url="http://127.0.0.1:x/ y"))
-        fine, _ = store.create_webhook("default", receiver.url)
-        store.finish(claimed(store), Report(status=Status.HEALTHY))
+        fine, _ = store.webhooks.create("default", receiver.url)
+        store.results.finish(claimed(store), Report(status=Status.HEALTHY))
         courier.round()
         thread.join()
     assert len(receiver.got) == 1
-    answers = {hook.id: store.deliveries(hook.id)[0].answer for hook in (odd, old, fine)}
+    answers = {hook.id: store.webhooks.deliveries(hook.id)[0].answer for hook in (odd, old, fine)}
     assert answers[odd.id].startswith("gibberish") and "port" in answers[old.id] and answers[fine.id].startswith("204")
 
 
@@ -157,14 +157,14 @@ def test_an_answer_without_end_stops_no_other_message(
     with socket.create_server(("127.0.0.1", 0)) as trickle:
         thread = threading.Thread(target=drip, args=(trickle, over))
         thread.start()
-        slow, _ = store.create_webhook("default", f"http://127.0.0.1:{trickle.getsockname()[1]}/")
-        fine, _ = store.create_webhook("default", receiver.url)
-        store.finish(claimed(store), Report(status=Status.HEALTHY))
+        slow, _ = store.webhooks.create("default", f"http://127.0.0.1:{trickle.getsockname()[1]}/")
+        fine, _ = store.webhooks.create("default", receiver.url)
+        store.results.finish(claimed(store), Report(status=Status.HEALTHY))
         courier.round()
         over.set()
         thread.join()
-    assert store.deliveries(slow.id)[0].answer == "no whole answer within 0.5 s"
-    assert store.deliveries(fine.id)[0].answer.startswith("204")
+    assert store.webhooks.deliveries(slow.id)[0].answer == "no whole answer within 0.5 s"
+    assert store.webhooks.deliveries(fine.id)[0].answer.startswith("204")
 
 
 def test_a_slow_receiver_gets_one_message_a_round_and_others_do_not_wait_for_it(
@@ -173,24 +173,24 @@ def test_a_slow_receiver_gets_one_message_a_round_and_others_do_not_wait_for_it(
     monkeypatch.setattr("worker.courier._TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr("worker.courier._SLOW_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        slow, _ = store.create_webhook("default", f"http://127.0.0.1:{silent.getsockname()[1]}/")
-        fine, _ = store.create_webhook("default", receiver.url)
+        slow, _ = store.webhooks.create("default", f"http://127.0.0.1:{silent.getsockname()[1]}/")
+        fine, _ = store.webhooks.create("default", receiver.url)
         for _ in range(3):
-            store.finish(claimed(store), Report(status=Status.HEALTHY))
+            store.results.finish(claimed(store), Report(status=Status.HEALTHY))
         courier.round()
-        assert [one.attempts for one in store.deliveries(slow.id)] == [0, 0, 1]
-        assert [one.attempts for one in store.deliveries(fine.id)] == [1, 1, 1]
+        assert [one.attempts for one in store.webhooks.deliveries(slow.id)] == [0, 0, 1]
+        assert [one.attempts for one in store.webhooks.deliveries(fine.id)] == [1, 1, 1]
         courier.round()
-        assert [one.attempts for one in store.deliveries(slow.id)] == [0, 1, 1]
+        assert [one.attempts for one in store.webhooks.deliveries(slow.id)] == [0, 1, 1]
 
 
 def test_the_number_of_a_message_is_never_given_twice(store: Store, courier: Courier, receiver: Receiver) -> None:
     """A secret is changed by making the webhook anew; the receiver still knows what it has had."""
     for _ in range(2):
-        hook, _ = store.create_webhook("default", receiver.url)
-        store.finish(claimed(store), Report(status=Status.HEALTHY))
+        hook, _ = store.webhooks.create("default", receiver.url)
+        store.results.finish(claimed(store), Report(status=Status.HEALTHY))
         courier.round()
-        store.delete_webhook(hook.id)
+        store.webhooks.delete(hook.id)
     first, second = (int(headers["x-minimizer-delivery"]) for headers, _ in receiver.got)
     assert second > first
 
@@ -203,19 +203,19 @@ def drip(listener: socket.socket, over: threading.Event) -> None:
             connection.sendall(b"x")
 
 
-def test_a_courier_that_stops_sends_no_further_message(store: Store) -> None:
+def test_a_courier_that_stops_sends_no_further_message(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     stopping = threading.Event()
     told: list[int] = []
 
-    class Last(Store):
-        def settle_message(self, number: int, *, arrived: bool, answer: str) -> None:
-            told.append(number)
-            stopping.set()
+    def settle(number: int, *, arrived: bool, answer: str) -> None:
+        told.append(number)
+        stopping.set()
 
     for _ in range(2):
-        store.create_webhook("default", "http://127.0.0.1:1/nobody")
-    store.finish(claimed(store), Report(status=Status.HEALTHY))
-    Courier(Last(store._database, max_queued_jobs=1), 0.1, stopping).round()
+        store.webhooks.create("default", "http://127.0.0.1:1/nobody")
+    store.results.finish(claimed(store), Report(status=Status.HEALTHY))
+    monkeypatch.setattr(store.messages, "settle", settle)
+    Courier(store, 0.1, stopping).round()
     assert len(told) == 1
 
 
@@ -237,12 +237,12 @@ def test_a_courier_that_stops_sends_no_further_message(store: Store) -> None:
 )
 def test_an_address_that_cannot_be_asked_is_refused(store: Store, url: str) -> None:
     with pytest.raises(InvalidUrl):
-        store.create_webhook("default", url)
+        store.webhooks.create("default", url)
 
 
 def test_a_webhook_takes_its_messages_with_it(store: Store, courier: Courier, receiver: Receiver) -> None:
-    hook, _ = store.create_webhook("default", receiver.url)
-    store.finish(claimed(store), Report(status=Status.HEALTHY))
-    store.delete_webhook(hook.id)
+    hook, _ = store.webhooks.create("default", receiver.url)
+    store.results.finish(claimed(store), Report(status=Status.HEALTHY))
+    store.webhooks.delete(hook.id)
     courier.round()
-    assert receiver.got == [] and store.webhooks() == []
+    assert receiver.got == [] and store.webhooks.all() == []

@@ -223,7 +223,7 @@ def test_a_job_is_claimed_only_when_the_gpu_is_ours_and_keeps_it_to_its_end(
 ) -> None:
     """A worker that had claimed it before would keep it from one whose GPU is free."""
     smi.has(Card("GPU-a"))
-    job, _ = store.submit(b"print(1)\n", "a.py", Options(device="cuda"))
+    job, _ = store.submissions.submit(b"print(1)\n", "a.py", Options(device="cuda"))
     folder, seen = tmp_path / "locks", list[bool]()
 
     def engine(
@@ -238,10 +238,10 @@ def test_a_job_is_claimed_only_when_the_gpu_is_ours_and_keeps_it_to_its_end(
 
     with Turns(folder, gpus("GPU-a")).taken(threading.Event()):
         take(StopsAtOnce())
-        assert store.job(job.id).status is Status.QUEUED
+        assert store.jobs.get(job.id).status is Status.QUEUED
 
     take(threading.Event())
-    assert store.job(job.id).status is Status.MINIMIZED
+    assert store.jobs.get(job.id).status is Status.MINIMIZED
     assert seen == [False]
     assert is_free(folder, "GPU-a")
 
@@ -254,7 +254,7 @@ def test_a_worker_that_has_lost_a_gpu_takes_no_job(
     store: Store, gpu: Gpu, smi: FakeSmi, body: str | None, why: str
 ) -> None:
     """Or each of its claims would burn an attempt of a job that others could do."""
-    job, _ = store.submit(b"print(1)\n", "a.py", Options(device="cuda"))
+    job, _ = store.submissions.submit(b"print(1)\n", "a.py", Options(device="cuda"))
     assert Fitness.of(Settings(), [gpu]).trouble() == ""
     if body is None:
         smi.has(Card("GPU-b"))
@@ -262,13 +262,13 @@ def test_a_worker_that_has_lost_a_gpu_takes_no_job(
         smi.does(body)
     sick = Fitness.of(Settings(), [gpu])
     take_jobs(store, Settings(), worker="w", devices=["cuda"], stopping=threading.Event(), fitness=sick)
-    assert (store.job(job.id).status, store.job(job.id).attempt) == (Status.QUEUED, 0)
+    assert (store.jobs.get(job.id).status, store.jobs.get(job.id).attempt) == (Status.QUEUED, 0)
     assert sick.trouble().startswith("GPU GPU-a was there when the worker started") and why in sick.trouble()
 
 
 def test_a_gpu_that_is_gone_is_no_verdict_about_a_script(store: Store, smi: FakeSmi) -> None:
     """Or the worker that lost its own would end all that wait for one, beside others that could do them."""
-    job, _ = store.submit(b"print(1)\n", "a.py", Options(device="cuda"))
+    job, _ = store.submissions.submit(b"print(1)\n", "a.py", Options(device="cuda"))
 
     def engine(
         script: Path, *, options: Options, settings: Settings, sink: Sink, python: Path | None, binds: Sequence[Path]
@@ -277,5 +277,5 @@ def test_a_gpu_that_is_gone_is_no_verdict_about_a_script(store: Store, smi: Fake
 
     smi.does("echo 'No devices were found' >&2; exit 6")
     take_jobs(store, Settings(), worker="w", devices=["cuda"], stopping=threading.Event(), engine=engine)
-    back = store.job(job.id)
+    back = store.jobs.get(job.id)
     assert (back.status, back.attempt) == (Status.QUEUED, 1)

@@ -75,7 +75,10 @@ def test_a_job_that_never_comes_back_is_tried_on_other_workers_and_given_up(serv
     for attempt in (1, 2):
         worker = service.start_worker(GRACE_SECONDS=-9.5)
         assert worker.wait() == STATUS
-        assert (service.store.job(job.id).status, service.store.job(job.id).attempt) == (Status.RUNNING, attempt)
+        assert (service.store.jobs.get(job.id).status, service.store.jobs.get(job.id).attempt) == (
+            Status.RUNNING,
+            attempt,
+        )
         service.let_lease_expire(job)
     service.start_worker()
     assert service.until_status(job, Status.FAILED).reason is Reason.WORKER_TROUBLE
@@ -89,7 +92,7 @@ def test_a_cancelled_job_that_does_not_come_back_ends_its_worker_and_its_child(s
     service.ring(job.id)
     worker = service.start_worker(SILENT_SECONDS=1)
     service.until("the sandboxed process", lambda: bool(processes(f"{NAME}-cancelled")))
-    service.store.request_cancel(job.id)
+    service.store.jobs.request_cancel(job.id)
     assert worker.wait() == STATUS
     service.until("the end of the sandboxed process", lambda: not processes(f"{NAME}-cancelled"))
     service.let_lease_expire(job)

@@ -47,8 +47,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def job(store: Store) -> Job:
-    store.create_webhook("default", "http://127.0.0.1/")
-    return store.submit(b"x = 1\n", "a.py", Options())[0]
+    store.webhooks.create("default", "http://127.0.0.1/")
+    return store.submissions.submit(b"x = 1\n", "a.py", Options())[0]
 
 
 def take(store: Store, work: Callable[[Sink], Report], stopping: threading.Event, worker: str = "w") -> None:
@@ -63,7 +63,8 @@ def test_an_end_that_cannot_be_written_is_left_to_the_reaper_when_the_lease_is_o
     store: Store, job: Job, clock: Clock, monkeypatch: pytest.MonkeyPatch, end: str, report: Report
 ) -> None:
     stopping, tries = threading.Event(), []
-    real = getattr(store, end)
+    part = store.leases if end == "release" else store.results
+    real = getattr(part, end)
 
     def counted(claim: Claim, *report: Report) -> None:
         tries.append(clock.now)
@@ -71,7 +72,7 @@ def test_an_end_that_cannot_be_written_is_left_to_the_reaper_when_the_lease_is_o
         clock.now += 300
         real(claim, *report)
 
-    monkeypatch.setattr(store, end, counted)
+    monkeypatch.setattr(part, end, counted)
     with ExitStack() as outage:
 
         def work(sink: Sink) -> Report:
@@ -83,13 +84,13 @@ def test_an_end_that_cannot_be_written_is_left_to_the_reaper_when_the_lease_is_o
         take(store, work, stopping)
 
     assert tries == [0, 300, 600, 900]
-    assert store.job(job.id).status is Status.RUNNING
+    assert store.jobs.get(job.id).status is Status.RUNNING
     monkeypatch.undo()
     with store._database.write() as session:
         session.execute(text("UPDATE jobs SET lease_until = '2000-01-01 00:00:00'"))
-    assert [one.id for one in store.requeue_expired(max_attempts=3)] == [job.id]
+    assert [one.id for one in store.leases.requeue_expired(max_attempts=3)] == [job.id]
     take(store, lambda sink: DONE, threading.Event(), worker="another")
-    ended = store.job(job.id)
+    ended = store.jobs.get(job.id)
     assert (ended.status, ended.attempt, ended.worker) == (Status.MINIMIZED, 2, "another")
     with store._database.read() as session:
         assert len(session.scalars(select(DeliveryRow.job_id)).all()) == 1
@@ -98,7 +99,7 @@ def test_an_end_that_cannot_be_written_is_left_to_the_reaper_when_the_lease_is_o
 def test_an_end_is_written_when_the_database_comes_back_in_time(
     store: Store, job: Job, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish, tries = store.finish, []
+    finish, tries = store.results.finish, []
 
     def counted(claim: Claim, report: Report) -> None:
         tries.append(clock.now)
@@ -107,7 +108,7 @@ def test_an_end_is_written_when_the_database_comes_back_in_time(
             outage.close()
         finish(claim, report)
 
-    monkeypatch.setattr(store, "finish", counted)
+    monkeypatch.setattr(store.results, "finish", counted)
     with ExitStack() as outage:
 
         def work(sink: Sink) -> Report:
@@ -117,7 +118,7 @@ def test_an_end_is_written_when_the_database_comes_back_in_time(
         take(store, work, threading.Event())
 
     assert tries == [0, 300, 600]
-    assert (store.job(job.id).status, store.job(job.id).attempt) == (Status.MINIMIZED, 1)
+    assert (store.jobs.get(job.id).status, store.jobs.get(job.id).attempt) == (Status.MINIMIZED, 1)
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
@@ -126,7 +127,7 @@ def test_what_cannot_be_written_while_heartbeats_can_holds_a_worker_until_it_is_
 ) -> None:
     """As on a disk that is full: a row is changed in place, and no file is taken."""
     stopping, beat, tries = threading.Event(), threading.Event(), []
-    heartbeat, put_artifact = store.heartbeat, store.put_artifact
+    heartbeat, put_artifact = store.leases.heartbeat, store.results.put_artifact
 
     def beating(claim: Claim, lease_seconds: float) -> Wish:
         wish = heartbeat(claim, lease_seconds)
@@ -145,8 +146,8 @@ def test_what_cannot_be_written_while_heartbeats_can_holds_a_worker_until_it_is_
             return
         raise OperationalError("INSERT", None, OSError("no space left"))
 
-    monkeypatch.setattr(store, "heartbeat", beating)
-    monkeypatch.setattr(store, "put_artifact", full)
+    monkeypatch.setattr(store.leases, "heartbeat", beating)
+    monkeypatch.setattr(store.results, "put_artifact", full)
 
     def work(sink: Sink) -> Report:
         if is_stopped:
@@ -157,4 +158,4 @@ def test_what_cannot_be_written_while_heartbeats_can_holds_a_worker_until_it_is_
     take(store, work, stopping)
 
     assert len(tries) == (5 if is_stopped else 8)
-    assert store.job(job.id).status is (Status.RUNNING if is_stopped else Status.MINIMIZED)
+    assert store.jobs.get(job.id).status is (Status.RUNNING if is_stopped else Status.MINIMIZED)

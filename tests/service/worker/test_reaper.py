@@ -27,7 +27,7 @@ def reaper_of(
     trouble: str = "",
 ) -> Reaper:
     def register() -> None:
-        store.register_worker(worker, device="cpu", torch="2.13.0")
+        store.workers.register(worker, device="cpu", torch="2.13.0")
 
     return Reaper(
         store,
@@ -41,21 +41,22 @@ def reaper_of(
 
 
 def test_a_worker_says_what_is_wrong_with_its_machine_and_rings_for_others_no_more(store: Store) -> None:
-    store.submit(b"x = 1\n", "a.py", Options())
+    store.submissions.submit(b"x = 1\n", "a.py", Options())
     rung: list[Job] = []
     reaper_of(store, trouble="", ring=rung.append).sweep()
-    store.pass_on(devices=(), toolchains=())
+    store.leases.pass_on(devices=(), toolchains=())
 
     reaper_of(store, trouble="the disk is full", ring=rung.append).sweep()
-    assert (store.workers()[0].trouble, rung) == ("the disk is full", [])
+    assert (store.workers.all()[0].trouble, rung) == ("the disk is full", [])
 
     reaper_of(store, trouble="", ring=rung.append).sweep()
-    assert (store.workers()[0].trouble, len(rung)) == ("", 1)
+    assert (store.workers.all()[0].trouble, len(rung)) == ("", 1)
 
 
 def test_only_what_the_worker_can_do_is_rung_for_and_once_a_queue(store: Store) -> None:
     cpu, cuda = (
-        [store.submit(b"x = 1\n", "a.py", Options(device=device))[0].id for _ in range(3)] for device in ("cpu", "cuda")
+        [store.submissions.submit(b"x = 1\n", "a.py", Options(device=device))[0].id for _ in range(3)]
+        for device in ("cpu", "cuda")
     )
     settings = Settings()
     with store._database.write() as session:
@@ -64,7 +65,7 @@ def test_only_what_the_worker_can_do_is_rung_for_and_once_a_queue(store: Store) 
 
     def sweep(worker: str, device: str) -> list[str]:
         rung: list[str] = []
-        store.register_worker(worker, device=device, torch="2.13.0")
+        store.workers.register(worker, device=device, torch="2.13.0")
         reaper = reaper_of(store, worker, ring=lambda job: rung.append(job.id))
         reaper.sweep()
         reaper.sweep()
@@ -75,24 +76,24 @@ def test_only_what_the_worker_can_do_is_rung_for_and_once_a_queue(store: Store) 
 
 
 def test_content_that_was_left_behind_is_deleted(store: Store) -> None:
-    kept = store.submit(b"x = 1\n", "a.py", Options())[0]
+    kept = store.submissions.submit(b"x = 1\n", "a.py", Options())[0]
     with store._database.write() as session:
         lost = blobs.put(session, blobs.pack(b"of a job whose deletion was cut short"))
     reaper_of(store).sweep()
     with store._database.read() as session:
         assert session.get(BlobRow, lost) is None
-    assert store.script(kept.id) == b"x = 1\n"
+    assert store.jobs.script(kept.id) == b"x = 1\n"
 
 
 def test_a_worker_that_was_forgotten_is_known_again(store: Store) -> None:
     reaper_of(store).sweep()
-    assert [worker.name for worker in store.workers()] == ["w"]
+    assert [worker.name for worker in store.workers.all()] == ["w"]
 
 
 def test_after_the_machine_has_slept_the_heartbeats_come_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every lease has run out, also that of the worker whose reaper this is."""
-    store.submit(b"x = 1\n", "a.py", Options())
-    claimed = store.claim("w", lease_seconds=-1)
+    store.submissions.submit(b"x = 1\n", "a.py", Options())
+    claimed = store.leases.claim("w", lease_seconds=-1)
     assert claimed is not None
     clock = iter([0.0, 3600.0])
     monkeypatch.setattr(reaping, "_behind", lambda: next(clock, 3600.0))

@@ -31,7 +31,7 @@ DONE = Report(status=Status.MINIMIZED, summary="Done.")
 
 
 def submit(store: Store, filename: str = "train.py", **options: object) -> Job:
-    return store.submit(b"print('hello')\n", filename, Options.model_validate(options))[0]
+    return store.submissions.submit(b"print('hello')\n", filename, Options.model_validate(options))[0]
 
 
 def run(store: Store, job: Job, work: Callable[[Path, Sink], Report], stopping: threading.Event | None = None) -> Job:
@@ -42,7 +42,7 @@ def run(store: Store, job: Job, work: Callable[[Path, Sink], Report], stopping: 
         return work(script, sink)
 
     take_jobs(store, SETTINGS, worker="w", devices=(), stopping=stopping or threading.Event(), engine=engine)
-    return store.job(job.id)
+    return store.jobs.get(job.id)
 
 
 def test_the_engine_gets_the_script_under_its_name(store: Store) -> None:
@@ -89,9 +89,9 @@ def test_the_toolchain_is_an_interpreter(store: Store, toolchain: str | None, pa
 def test_what_this_worker_lacks_is_left_to_another(store: Store, options: dict[str, str]) -> None:
     lacking, able = submit(store, **options), submit(store)
     assert run(store, able, lambda script, sink: DONE).status is Status.MINIMIZED
-    assert store.job(lacking.id).status is Status.QUEUED
+    assert store.jobs.get(lacking.id).status is Status.QUEUED
     there = {"devices": ("cuda",), "toolchains": ("newest",)}
-    assert (claim := store.claim("other", lease_seconds=60, **there)) and claim.job_id == lacking.id
+    assert (claim := store.leases.claim("other", lease_seconds=60, **there)) and claim.job_id == lacking.id
 
 
 def test_one_message_is_enough_for_all_that_waits(store: Store) -> None:
@@ -109,7 +109,7 @@ def test_one_message_is_enough_for_all_that_waits(store: Store) -> None:
 def test_an_archive_lies_around_its_script(store: Store) -> None:
     project = zipped({"train/run.py": "import ops", "train/ops.py": "x = 1", "lib/layers.py": "y = 2"})
     new = NewJob(b"import ops", "train/run.py", Options(), project)
-    ((job, _),) = store.submit_many([new])
+    ((job, _),) = store.submissions.submit_many([new])
     seen = []
 
     def engine(script: Path, *, binds: Sequence[Path], **_: object) -> Report:
@@ -119,7 +119,7 @@ def test_an_archive_lies_around_its_script(store: Store) -> None:
         return DONE
 
     take_jobs(store, SETTINGS, worker="w", devices=(), stopping=threading.Event(), engine=engine)
-    assert store.job(job.id).status is Status.MINIMIZED
+    assert store.jobs.get(job.id).status is Status.MINIMIZED
     assert seen == [("train/run.py", ["lib/layers.py", "train/ops.py", "train/run.py"])]
 
 
@@ -133,7 +133,7 @@ def test_an_engine_that_breaks_is_our_fault_and_what_it_found_is_kept(store: Sto
     assert (job.status, job.reason) == (Status.FAILED, Reason.INTERNAL_ERROR)
     assert "The minimizer itself failed (ZeroDivisionError: division by zero)" in job.summary
     assert job.failure is not None and job.failure.signature == "SIGSEGV"
-    assert store.artifact(job.id, "repro.py")[1] == b"so far"
+    assert store.results.artifact(job.id, "repro.py")[1] == b"so far"
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), OSError(errno.ENOSPC, "No space left")])
@@ -145,7 +145,7 @@ def test_an_engine_that_breaks_behind_its_verdict_keeps_it(store: Store, error: 
     submitted = submit(store)
     job = run(store, submitted, work)
     assert (job.status, job.reason, job.attempt) == (DONE.status, DONE.reason, 1)
-    report = store.report(submitted.id)
+    report = store.results.report(submitted.id)
     assert report is not None and type(error).__name__ in report.notes[-1]
 
 
@@ -162,7 +162,7 @@ def test_trouble_of_the_machine_is_no_verdict(store: Store, error: Exception) ->
     assert (job.status, job.attempt) == (Status.QUEUED, 1)
 
     take_jobs(store, SETTINGS, worker="another", devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE)
-    assert store.job(job.id).status is Status.MINIMIZED
+    assert store.jobs.get(job.id).status is Status.MINIMIZED
 
 
 def test_trouble_of_every_machine_ends_the_job_and_is_no_answer(store: Store) -> None:
@@ -171,7 +171,7 @@ def test_trouble_of_every_machine_ends_the_job_and_is_no_answer(store: Store) ->
         take_jobs(
             store, SETTINGS, worker=worker, devices=(), stopping=threading.Event(), engine=lambda *_, **__: TROUBLE
         )
-    job = store.job(submitted.id)
+    job = store.jobs.get(submitted.id)
     assert (job.status, job.reason, job.attempt) == (Status.FAILED, Reason.WORKER_TROUBLE, 3)
     assert submit(store).id != job.id, "who asks the same gets an attempt of his own"
 
@@ -182,8 +182,8 @@ def test_a_worker_that_is_not_fit_takes_no_job(store: Store) -> None:
     take_jobs(
         store, SETTINGS, worker="w", devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE, fitness=sick
     )
-    assert (store.job(job.id).status, store.job(job.id).attempt) == (Status.QUEUED, 0)
-    assert [waiting.id for waiting in store.stale_queued(older_than=60)] == [job.id], "others are told"
+    assert (store.jobs.get(job.id).status, store.jobs.get(job.id).attempt) == (Status.QUEUED, 0)
+    assert [waiting.id for waiting in store.leases.stale_queued(older_than=60)] == [job.id], "others are told"
 
 
 def test_a_worker_that_falls_sick_while_it_waits_for_its_turn_takes_no_job(
@@ -196,7 +196,7 @@ def test_a_worker_that_falls_sick_while_it_waits_for_its_turn_takes_no_job(
     take_jobs(
         store, SETTINGS, worker="w", devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE, fitness=sick
     )
-    assert (store.job(job.id).status, store.job(job.id).attempt) == (Status.QUEUED, 0)
+    assert (store.jobs.get(job.id).status, store.jobs.get(job.id).attempt) == (Status.QUEUED, 0)
 
 
 def test_an_engine_without_an_end_is_our_fault(store: Store) -> None:
@@ -253,18 +253,18 @@ def test_a_script_of_somebody_who_signed_in_runs_in_the_sandbox_only(
 
     settings = SETTINGS.model_copy(update={"access": access})
     assert settings.sandbox == "auto"
-    store.submit_many([NewJob(b"x = 1\n", "a.py", Options())], by=Submitter(user))
+    store.submissions.submit_many([NewJob(b"x = 1\n", "a.py", Options())], by=Submitter(user))
     take_jobs(store, settings, worker="w", devices=(), stopping=threading.Event(), engine=engine)
     assert given == [sandbox]
 
 
 def test_a_sandbox_that_is_missing_here_is_no_verdict(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "why_no_bubblewrap", lambda: "bubblewrap is not installed")
-    ((job, _),) = store.submit_many([NewJob(b"x = 1\n", "a.py", Options())], by=Submitter("anna"))
+    ((job, _),) = store.submissions.submit_many([NewJob(b"x = 1\n", "a.py", Options())], by=Submitter("anna"))
     for worker, status in (("one", Status.QUEUED), ("two", Status.QUEUED), ("three", Status.FAILED)):
         take_jobs(store, SETTINGS, worker=worker, devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE)
-        assert store.job(job.id).status is status
-    ended = store.job(job.id)
+        assert store.jobs.get(job.id).status is status
+    ended = store.jobs.get(job.id)
     assert ended.reason is Reason.WORKER_TROUBLE and "bubblewrap is not installed" in ended.summary
 
 
@@ -272,12 +272,14 @@ def test_a_worker_whose_files_scripts_could_read_has_no_job_of_somebody_who_sign
     """With its sandbox off and access control a matter of the web server, it has not looked when it started."""
     settings = SETTINGS.model_copy(update={"sandbox": "off", "data_dir": Path(sys.prefix, "lib", "data")})
     for user, reason in (("", None), ("anna", Reason.WORKER_TROUBLE)):
-        ((job, _),) = store.submit_many([NewJob(f"x = '{user}'\n".encode(), "a.py", Options())], by=Submitter(user))
+        ((job, _),) = store.submissions.submit_many(
+            [NewJob(f"x = '{user}'\n".encode(), "a.py", Options())], by=Submitter(user)
+        )
         for worker in ("one", "two", "three"):
             take_jobs(
                 store, settings, worker=worker, devices=(), stopping=threading.Event(), engine=lambda *_, **__: DONE
             )
-        ended = store.job(job.id)
+        ended = store.jobs.get(job.id)
         assert ended.reason is reason
     assert "which every script can read" in ended.summary
 
@@ -286,7 +288,7 @@ def test_a_cancelled_job_is_cancelled_even_while_the_worker_stops(store: Store) 
     job, stopping, cancelled = submit(store), threading.Event(), threading.Event()
 
     def work(script: Path, sink: Sink) -> Report:
-        store.request_cancel(job.id)
+        store.jobs.request_cancel(job.id)
         while not sink.cancelled():
             cancelled.wait(0.01)
         stopping.set()
@@ -301,7 +303,7 @@ def test_the_engine_learns_which_step_to_skip(store: Store) -> None:
     def work(script: Path, sink: Sink) -> Report:
         sink.event("progress", elapsed=1.0, decided=True, skippable="witness")
         assert sink.skipped() is None
-        store.request_skip(job.id)
+        store.jobs.request_skip(job.id)
         while sink.skipped() is None:
             noticed.wait(0.01)
         assert (sink.skipped(), sink.cancelled()) == ("witness", False)
@@ -314,7 +316,7 @@ def test_an_engine_that_lost_its_job_is_stopped_and_not_heard(store: Store) -> N
     job, noticed = submit(store), threading.Event()
 
     def work(script: Path, sink: Sink) -> Report:
-        claim = store.job(job.id)
+        claim = store.jobs.get(job.id)
         with store._database.write() as session:
             session.execute(text("UPDATE jobs SET fence = fence + 1"))
         while not sink.cancelled():
@@ -322,7 +324,7 @@ def test_an_engine_that_lost_its_job_is_stopped_and_not_heard(store: Store) -> N
         sink.event("note", message="too late")
         sink.artifact("repro.py", b"too late")
         sink.report(DONE)
-        assert store.job(job.id) == claim
+        assert store.jobs.get(job.id) == claim
         return DONE
 
     assert run(store, job, work).status is Status.RUNNING, "it is the other worker's to end"
@@ -341,7 +343,7 @@ def test_connections_that_break_cost_nothing(store: Store, database_url: str) ->
 
     job = run(store, submit(store), work)
     assert (job.status, job.attempt) == (Status.MINIMIZED, 1)
-    assert store.artifact(job.id, "repro.py")[1] == b"found"
+    assert store.results.artifact(job.id, "repro.py")[1] == b"found"
 
 
 def test_a_burst_of_progress_is_thinned_out_but_its_last_word_is_kept(store: Store) -> None:
@@ -352,7 +354,7 @@ def test_a_burst_of_progress_is_thinned_out_but_its_last_word_is_kept(store: Sto
         return DONE
 
     job = run(store, submit(store), work)
-    types = [row.type for row in store.events(job.id)]
+    types = [row.type for row in store.results.events(job.id)]
     assert types[0] == "progress" and types[-2:] == ["progress", "step"]
     assert len(types) < 100
     assert job.progress == {"nodes": 1}
@@ -367,7 +369,7 @@ def test_the_last_progress_is_told_though_nothing_follows(store: Store, monkeypa
             sink.event("progress", nodes=nodes)
         monkeypatch.setattr("worker.sink._PROGRESS_SECONDS", 0)
         assert not sink.cancelled()
-        shown.append(store.job(job.id).progress)
+        shown.append(store.jobs.get(job.id).progress)
         return DONE
 
     run(store, job, work)
@@ -383,19 +385,19 @@ def test_an_artifact_that_is_too_large_is_noted(store: Store, monkeypatch: pytes
 
     job = run(store, submit(store), work)
     assert job.status is Status.MINIMIZED
-    (note,) = store.events(job.id)
+    (note,) = store.results.events(job.id)
     assert note.data["message"].startswith("data.pt has 101 bytes; at most 100 are kept")
-    assert [info.name for info in store.artifacts(job.id)] == ["report.json"]
+    assert [info.name for info in store.results.artifacts(job.id)] == ["report.json"]
 
 
 def test_the_next_attempt_finds_what_a_killed_one_has_left(store: Store) -> None:
     job = submit(store)
-    claim = store.claim_job(job.id, "killed", lease_seconds=60)
+    claim = store.leases.claim_job(job.id, "killed", lease_seconds=60)
     assert claim is not None
-    store.put_artifact(claim, "checkpoint.json", b"so far")
+    store.results.put_artifact(claim, "checkpoint.json", b"so far")
     with store._database.write() as session:
         session.execute(text("UPDATE jobs SET lease_until = '2000-01-01 00:00:00'"))
-    assert [one.id for one in store.requeue_expired(max_attempts=3)] == [job.id]
+    assert [one.id for one in store.leases.requeue_expired(max_attempts=3)] == [job.id]
     found = []
 
     def work(script: Path, sink: Sink) -> Report:
@@ -407,7 +409,7 @@ def test_the_next_attempt_finds_what_a_killed_one_has_left(store: Store) -> None
 
     assert run(store, job, work).status is Status.MINIMIZED
     assert found == [b"so far", None]
-    assert [info.name for info in store.artifacts(job.id)] == ["report.json"]
+    assert [info.name for info in store.results.artifacts(job.id)] == ["report.json"]
 
 
 def test_a_retried_job_begins_at_the_beginning(store: Store) -> None:
@@ -419,5 +421,5 @@ def test_a_retried_job_begins_at_the_beginning(store: Store) -> None:
         return Report(status=Status.PARTIAL, reason=Reason.BUDGET, summary="Time was up.")
 
     job = run(store, submit(store), work)
-    run(store, store.retry(job.id), work)
+    run(store, store.submissions.retry(job.id), work)
     assert found == [None, None]

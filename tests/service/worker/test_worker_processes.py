@@ -41,14 +41,14 @@ def test_a_worker_that_was_killed_loses_no_job(service: Service) -> None:
     service.until_runs(1)
     first.kill()
     first.wait()
-    assert service.store.job(job.id).status is Status.RUNNING
+    assert service.store.jobs.get(job.id).status is Status.RUNNING
     service.let_lease_expire(job)
     service.go()
     second = service.start_worker()
     ended = service.until_status(job, Status.MINIMIZED)
     assert [pid for pid, _ in service.runs()] == [first.pid, second.pid]
     assert (ended.attempt, ended.summary) == (2, f"Done by {second.pid}.")
-    assert service.store.artifact(job.id, "run.log")[1] == f"by {second.pid}\n".encode()
+    assert service.store.results.artifact(job.id, "run.log")[1] == f"by {second.pid}\n".encode()
 
 
 def test_a_worker_that_wakes_up_after_it_was_given_up_changes_nothing(service: Service) -> None:
@@ -68,8 +68,8 @@ def test_a_worker_that_wakes_up_after_it_was_given_up_changes_nothing(service: S
     following = service.submit("# done")
     service.ring(following.id)
     assert service.until_status(following, Status.MINIMIZED).summary == f"Done by {frozen.pid}."
-    assert service.store.job(job.id) == ended
-    assert service.store.artifact(job.id, "repro.py")[1] == f"# by {second.pid}\n".encode()
+    assert service.store.jobs.get(job.id) == ended
+    assert service.store.results.artifact(job.id, "repro.py")[1] == f"# by {second.pid}\n".encode()
 
 
 def test_a_job_that_kills_its_workers_is_given_up(service: Service) -> None:
@@ -77,7 +77,7 @@ def test_a_job_that_kills_its_workers_is_given_up(service: Service) -> None:
     service.ring(job.id)
     for attempt in (1, 2):
         assert service.start_worker().wait() == -signal.SIGKILL
-        assert service.store.job(job.id).attempt == attempt
+        assert service.store.jobs.get(job.id).attempt == attempt
         service.let_lease_expire(job)
     service.start_worker()
     ended = service.until_status(job, Status.FAILED)
@@ -121,14 +121,14 @@ def test_a_worker_outlives_its_connections(service: Service, redis_url: str, pos
 
 def test_messages_for_jobs_that_do_not_wait_do_no_harm(service: Service) -> None:
     deleted, cancelled, wanted = (service.submit("# done") for _ in range(3))
-    service.store.delete(deleted.id)
-    service.store.request_cancel(cancelled.id)
+    service.store.jobs.delete(deleted.id)
+    service.store.jobs.request_cancel(cancelled.id)
     for job_id in (deleted.id, cancelled.id, "\0 no id", wanted.id):
         service.ring(job_id)
     service.start_worker()
     service.until_status(wanted, Status.MINIMIZED)
     assert len(service.runs()) == 1
-    assert service.store.job(cancelled.id).status is Status.CANCELLED
+    assert service.store.jobs.get(cancelled.id).status is Status.CANCELLED
 
 
 def test_a_running_job_is_cancelled_and_the_worker_goes_on(service: Service) -> None:
@@ -137,8 +137,8 @@ def test_a_running_job_is_cancelled_and_the_worker_goes_on(service: Service) -> 
     service.ring(following.id)
     worker = service.start_worker()
     service.until_runs(1)
-    assert [row.job_id for row in service.store.workers()] == [held.id]
-    service.store.request_cancel(held.id)
+    assert [row.job_id for row in service.store.workers.all()] == [held.id]
+    service.store.jobs.request_cancel(held.id)
     assert service.until_status(held, Status.CANCELLED).summary == "Stopped."
     assert service.until_status(following, Status.MINIMIZED).summary == f"Done by {worker.pid}."
 
@@ -150,9 +150,9 @@ def test_a_worker_that_is_told_to_stop_gives_its_job_back(service: Service) -> N
     service.until_runs(1)
     first.terminate()
     assert first.wait() == 0
-    waiting = service.store.job(job.id)
+    waiting = service.store.jobs.get(job.id)
     assert (waiting.status, waiting.attempt) == (Status.QUEUED, 0)
-    assert service.store.workers() == []
+    assert service.store.workers.all() == []
     service.go()
     second = service.start_worker()
     ended = service.until_status(job, Status.MINIMIZED)
@@ -167,7 +167,14 @@ def test_a_worker_without_a_job_stops_at_once(service: Service) -> None:
     service.until_status(job, Status.MINIMIZED)
     worker.send_signal(signal.SIGINT)
     assert worker.wait() == 0
-    assert service.store.workers() == []
+    assert service.store.workers.all() == []
+
+
+def test_a_worker_that_loses_the_exception_of_a_signal_stops_too(service: Service) -> None:
+    """As in a finalizer that the signal interrupts, before Celery has taken over."""
+    worker = service.start_worker("--stopped-early")
+    assert worker.wait() == 0
+    assert service.store.workers.all() == []
 
 
 @pytest.mark.parametrize("service", ["servers"], indirect=True)

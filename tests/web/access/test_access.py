@@ -119,17 +119,17 @@ def settings(sqlite_url: str, tmp_path: Path) -> Settings:
 def tokens(store: Store) -> dict[str, str]:
     """A key of everybody: owner, mate, viewer and reader are in the project of the job, the stranger is in another."""
     for project in ("ours", "theirs"):
-        store.create_project(project)
-    store.create_user("admin", Role.ADMIN)
-    store.create_user("owner", Role.MEMBER, ["ours"], PASSWORD_HASH)
-    store.create_user("mate", Role.MEMBER, ["ours"])
-    store.create_user("viewer", Role.VIEWER, ["ours"])
-    store.create_user("stranger", Role.MEMBER, ["theirs"])
+        store.projects.create(project)
+    store.users.create("admin", Role.ADMIN)
+    store.users.create("owner", Role.MEMBER, ["ours"], PASSWORD_HASH)
+    store.users.create("mate", Role.MEMBER, ["ours"])
+    store.users.create("viewer", Role.VIEWER, ["ours"])
+    store.users.create("stranger", Role.MEMBER, ["theirs"])
     keys = {
-        name: store.create_token(name, "test", Scope.WRITE)[1]
+        name: store.tokens.create(name, "test", Scope.WRITE)[1]
         for name in ("owner", "mate", "viewer", "stranger", "admin")
     }
-    return {**keys, "reader": store.create_token("owner", "test", Scope.READ)[1], "anonymous": ""}
+    return {**keys, "reader": store.tokens.create("owner", "test", Scope.READ)[1], "anonymous": ""}
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def client_of_all(
 
 @pytest.fixture
 def job(store: Store, tokens: dict[str, str]) -> Job:
-    job = store.submit(SCRIPT, "model.py", Options(), project="ours")[0]
+    job = store.submissions.submit(SCRIPT, "model.py", Options(), project="ours")[0]
     return Hands(store, job).minimize()
 
 
@@ -234,8 +234,8 @@ def test_every_route_opens_to_those_it_should(
 ) -> None:
     # Deleting comes last, or the rest would find nothing.
     for (method, rule), wanted in sorted(TABLE.items(), key=lambda entry: "delete" in f"{entry[0]}".lower()):
-        if not any(one.id == job.id for one in store.jobs()[0]):
-            job = Hands(store, store.submit(SCRIPT, "model.py", Options(), project="ours")[0]).minimize()
+        if not any(one.id == job.id for one in store.jobs.page()[0]):
+            job = Hands(store, store.submissions.submit(SCRIPT, "model.py", Options(), project="ours")[0]).minimize()
         response = ask(client_of_all, provider, method, rule, job.id, tokens[person], tokens["owner"])
         where = f"{person}: {method} {rule}: {response.status_code} {response.data[:300]!r}"
         if wanted[person] is True:
@@ -245,14 +245,14 @@ def test_every_route_opens_to_those_it_should(
             assert response.mimetype == "application/problem+json", where
         response.close()
         if "retry" in rule and response.status_code < 400:
-            store.request_cancel(job.id)
-            store.delete(job.id)
+            store.jobs.request_cancel(job.id)
+            store.jobs.delete(job.id)
 
 
 def test_files_of_a_foreign_job_go_with_no_script(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
     """The form names the job that files are taken from, and a form is written by whoever sends it."""
     new = NewJob(SCRIPT, "main.py", Options(), archive=zipped({"main.py": SCRIPT, "secret.py": "key = 1\n"}))
-    ((foreign, _),) = store.submit_many([new], project="theirs")
+    ((foreign, _),) = store.submissions.submit_many([new], project="theirs")
     sent = {"source": "x = 1", "base": foreign.id, "project": "ours"}
     refused = client.post("/jobs", data=sent, headers=bearer(tokens["owner"]))
     assert refused.status_code == 404 and "secret.py" not in refused.text
@@ -260,9 +260,9 @@ def test_files_of_a_foreign_job_go_with_no_script(client: FlaskClient, store: St
 
 
 def test_lists_hold_only_what_is_open(client: FlaskClient, store: Store, job: Job, tokens: dict[str, str]) -> None:
-    foreign = store.submit(SCRIPT, "theirs.py", Options(), project="theirs")[0]
-    store.register_worker("w", device="cpu", torch="2.13.0")
-    assert store.claim_job(foreign.id, "w", lease_seconds=60)
+    foreign = store.submissions.submit(SCRIPT, "theirs.py", Options(), project="theirs")[0]
+    store.workers.register("w", device="cpu", torch="2.13.0")
+    assert store.leases.claim_job(foreign.id, "w", lease_seconds=60)
 
     def seen(person: str, path: str) -> str:
         return client.get(path, headers=bearer(tokens[person])).text
@@ -285,9 +285,9 @@ def test_a_job_goes_to_a_project_that_is_open(client: FlaskClient, store: Store,
     refused(
         client.post("/api/v1/jobs", json={**body, "project": "theirs"}, headers=bearer(tokens["owner"])), 404, "theirs"
     )
-    store.change_user("owner", join=["theirs"])
+    store.users.change("owner", join=["theirs"])
     refused(client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])), 422, "ours, theirs")
-    store.change_user("owner", leave=["ours", "theirs"])
+    store.users.change("owner", leave=["ours", "theirs"])
     refused(client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])), 422, "ask an admin")
 
 
@@ -304,7 +304,7 @@ def test_the_project_is_chosen_in_the_form(client: FlaskClient, store: Store, to
 
     assert shown("owner") == shown("viewer") == ([], []), "there is nothing to choose"
     assert shown("admin") == (["default", "ours", "theirs"], ["default"])
-    store.change_user("owner", join=["theirs"])
+    store.users.change("owner", join=["theirs"])
     assert shown("owner") == (["", "ours", "theirs"], [""])
     assert shown("reader") == ([], [])
 
@@ -312,7 +312,7 @@ def test_the_project_is_chosen_in_the_form(client: FlaskClient, store: Store, to
         return client.post("/jobs", data={"source": SCRIPT.decode(), **fields}, headers=bearer(tokens["owner"]))
 
     job_id = sent(project="theirs").headers["Location"].rpartition("/")[2]
-    assert store.job(job_id).project == "theirs"
+    assert store.jobs.get(job_id).project == "theirs"
     refused_for_its_text = sent(project="theirs", source="def f(:")
     assert refused_for_its_text.status_code == 422
     assert choices(refused_for_its_text.text) == (["ours", "theirs"], ["theirs"]), "the choice is not lost"
@@ -335,15 +335,15 @@ def test_a_token_counts_until_it_expires_or_is_revoked(
     client: FlaskClient, store: Store, tokens: dict[str, str]
 ) -> None:
     now = datetime.now(UTC)
-    token, secret = store.create_token("owner", "short", Scope.READ, now + timedelta(hours=1))
-    _, expired = store.create_token("owner", "over", Scope.READ, now - timedelta(seconds=1))
+    token, secret = store.tokens.create("owner", "short", Scope.READ, now + timedelta(hours=1))
+    _, expired = store.tokens.create("owner", "over", Scope.READ, now - timedelta(seconds=1))
     assert client.get("/api/v1/me", headers=bearer(secret)).get_json() == {
         "name": "owner",
         "role": "member",
         "scope": "read",
         "projects": ["ours"],
     }
-    assert next(one for one in store.tokens("owner") if one.id == token.id).last_used_at is not None
+    assert next(one for one in store.tokens.all("owner") if one.id == token.id).last_used_at is not None
     refused(client.get("/api/v1/me", headers=bearer(expired)), 401, "expired")
     refused(client.get("/api/v1/me", headers=bearer(secret[:-1])), 401, "")
     url = f"/api/v1/tokens/{token.id}"
@@ -358,7 +358,7 @@ def test_a_token_counts_until_it_expires_or_is_revoked(
 def test_a_token_makes_none_that_outlives_it(
     client: FlaskClient, store: Store, tokens: dict[str, str], way: str
 ) -> None:
-    parent, secret = store.create_token("owner", "short", Scope.WRITE, datetime.now(UTC) + timedelta(days=10))
+    parent, secret = store.tokens.create("owner", "short", Scope.WRITE, datetime.now(UTC) + timedelta(days=10))
     headers = bearer(secret)
     if way == "browser":
         client.post("/login", data={"secret": secret})
@@ -380,7 +380,7 @@ def test_a_password_makes_tokens_that_last(client: FlaskClient, tokens: dict[str
 
 
 def test_a_user_who_is_no_longer_active_is_out(client: FlaskClient, store: Store, tokens: dict[str, str]) -> None:
-    store.change_user("owner", active=False)
+    store.users.change("owner", active=False)
     refused(client.get("/api/v1/me", headers=bearer(tokens["owner"])), 401, "")
     assert client.post("/login", data={"name": "owner", "secret": PASSWORD}).status_code == 401
 
@@ -402,7 +402,7 @@ def test_a_secret_is_shown_once_and_kept_nowhere(
 def test_a_stream_ends_with_the_right_to_see_it(
     client: FlaskClient, store: Store, tokens: dict[str, str], end: str
 ) -> None:
-    hands = Hands(store, store.submit(SCRIPT, "model.py", Options(), project="ours")[0])
+    hands = Hands(store, store.submissions.submit(SCRIPT, "model.py", Options(), project="ours")[0])
     headers = bearer(tokens["mate"])
     if end == "inactive":
         sign_in(client, "owner", PASSWORD)
@@ -413,11 +413,11 @@ def test_a_stream_ends_with_the_right_to_see_it(
     while "event: status" not in seen:
         seen += next(chunks)
     if end == "revoked":
-        store.revoke_token(store.tokens("mate")[0].id)
+        store.tokens.revoke(store.tokens.all("mate")[0].id)
     elif end == "inactive":
-        store.change_user("owner", active=False)
+        store.users.change("owner", active=False)
     else:
-        store.change_user("mate", leave=["ours"])
+        store.users.change("mate", leave=["ours"])
     hands.event("progress", nodes=5, nodes_before=9, elapsed=1.0)
     assert "".join(islice(chunks, 3)) == ""
     response.close()
@@ -427,7 +427,7 @@ def test_a_password_counts_as_it_is_typed_and_a_token_as_it_is_pasted(
     client: FlaskClient, store: Store, tokens: dict[str, str]
 ) -> None:
     spaced = "  a word and a space "
-    store.create_user("anna", Role.MEMBER, ["ours"], hash_password(spaced))
+    store.users.create("anna", Role.MEMBER, ["ours"], hash_password(spaced))
     assert sign_in(client, "anna", spaced.strip()).status_code == 401
     assert sign_in(client, "anna", spaced).status_code == 303
     assert client.post("/login", data={"secret": f" {tokens['mate']}\n"}).status_code == 303
@@ -466,10 +466,10 @@ def test_a_cookie_that_was_kept_opens_nothing_after_signing_out(client: FlaskCli
 def test_revoking_a_token_ends_the_sessions_it_opened(
     client: FlaskClient, store: Store, tokens: dict[str, str]
 ) -> None:
-    token, secret = store.create_token("owner", "browser", Scope.WRITE)
+    token, secret = store.tokens.create("owner", "browser", Scope.WRITE)
     client.post("/login", data={"secret": secret})
     assert client.get("/api/v1/me").status_code == 200
-    store.revoke_token(token.id)
+    store.tokens.revoke(token.id)
     refused(client.get("/api/v1/me"), 401, "")
 
 
@@ -533,7 +533,7 @@ def test_a_network_of_ipv6_counts_as_one_address(client: FlaskClient, tokens: di
 
 
 def test_one_user_cannot_take_all_event_streams(settings: Settings, store: Store, tokens: dict[str, str]) -> None:
-    job = store.submit(SCRIPT, "a.py", Options(), project="ours")[0]
+    job = store.submissions.submit(SCRIPT, "a.py", Options(), project="ours")[0]
     with client_of(settings.model_copy(update={"event_streams": 2}), store) as client:
 
         def stream(key: str) -> TestResponse:
@@ -557,7 +557,7 @@ def test_who_does_not_come_in_is_in_the_audit_log(client: FlaskClient, store: St
     sign_in(client, "correct horse battery staple", "owner")  # the other way round
     sign_in(client, "hunter2hunter2", "owner")
     client.post("/login", data={"secret": "mnz_guess"})
-    failed = [(one.actor, one.action, one.subject, one.address) for one in reversed(store.audit())][-4:]
+    failed = [(one.actor, one.action, one.subject, one.address) for one in reversed(store.audit.latest())][-4:]
     assert failed == [
         ("-", "sign_in_failed", "owner", "192.0.2.1"),
         ("-", "sign_in_failed", "password", "127.0.0.1"),
@@ -590,12 +590,12 @@ def test_a_user_has_so_many_open_jobs(settings: Settings, store: Store, tokens: 
         answers = [client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])) for _ in range(3)]
         assert [one.status_code for one in answers[:2]] == [202] * 2
         refused(answers[2], 429, "2 jobs of 'owner' ")
-        _, another = store.create_token("owner", "another", Scope.WRITE)
+        _, another = store.tokens.create("owner", "another", Scope.WRITE)
         refused(client.post("/api/v1/jobs", json=body, headers=bearer(another)), 429, "2 jobs of 'owner' ")
         sign_in(client, "owner", PASSWORD)
         own = {"Origin": "http://localhost"}
         refused(client.post("/api/v1/jobs", json=body, headers=own), 429, "2 jobs of 'owner' ")
-        store.request_cancel(answers[0].get_json()["id"])
+        store.jobs.request_cancel(answers[0].get_json()["id"])
         assert client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).status_code == 202
         assert client.post("/api/v1/jobs", json=body, headers=bearer(tokens["mate"])).status_code == 202
 
@@ -607,12 +607,12 @@ def test_running_again_counts_like_submitting(
     with client_of(settings.model_copy(update={"max_open_jobs": 1}), store) as client:
         body = {"script": SCRIPT.decode(), "force": True}
         first = client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).get_json()["id"]
-        store.request_cancel(first)
+        store.jobs.request_cancel(first)
         second = client.post("/api/v1/jobs", json=body, headers=bearer(tokens["owner"])).get_json()["id"]
         for person in ("owner", "mate"):
             again = client.post(f"/api/v1/jobs/{first}/retry", headers=bearer(tokens[person]))
             refused(again, 429, "1 jobs of 'owner' ")
-        store.request_cancel(second)
+        store.jobs.request_cancel(second)
         assert client.post(f"/api/v1/jobs/{first}/retry", headers=bearer(tokens["mate"])).status_code == 202
 
 
@@ -666,4 +666,4 @@ def test_without_access_control_there_is_nothing_to_log_into(settings: Settings,
         refused(client.get("/tokens"), 409, "Access control is off")
         upload = {"script": (io.BytesIO(SCRIPT), "model.py")}
         assert client.post("/api/v1/jobs", data=upload).get_json()["submitted_by"] == ""
-    assert store.users() == []
+    assert store.users.all() == []

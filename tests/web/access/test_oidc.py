@@ -44,9 +44,9 @@ def settings(sqlite_url: str, tmp_path: Path, provider: IdentityProvider) -> Set
 @pytest.fixture
 def store(store: Store) -> Store:
     """A project, its member Anna, and an administrator."""
-    store.create_user("admin", Role.ADMIN)
-    store.create_project("ours")
-    store.create_user(ANNA, Role.MEMBER, ["ours"])
+    store.users.create("admin", Role.ADMIN)
+    store.projects.create("ours")
+    store.users.create(ANNA, Role.MEMBER, ["ours"])
     return store
 
 
@@ -112,7 +112,7 @@ def test_a_known_user_signs_in(client: FlaskClient, store: Store, provider: Iden
         "scope": "write",
         "projects": ["ours"],
     }
-    newest = store.audit()[0]
+    newest = store.audit.latest()[0]
     assert (newest.actor, newest.action, newest.subject, newest.address) == (ANNA, "sign_in", "oidc", "127.0.0.1")
     client.post("/logout", headers={"Origin": "http://localhost"})
     assert who(client) is None
@@ -160,7 +160,7 @@ def test_a_cookie_that_was_signed_with_another_secret_does_not_count(
 def test_without_a_role_nobody_is_created(client: FlaskClient, store: Store, provider: IdentityProvider) -> None:
     provider.claims["email"] = "eve@example.com"
     turned_away(client, sign_in(client, provider), 403, "There is no user eve@example.com here")
-    assert {user.name for user in store.users()} == {"admin", ANNA}
+    assert {user.name for user in store.users.all()} == {"admin", ANNA}
 
 
 @pytest.mark.parametrize("role", ["viewer", "member"])
@@ -172,11 +172,11 @@ def test_a_new_user_gets_the_role_of_the_setting_once(
         assert sign_in(client, provider).status_code == 303
         me = client.get("/api/v1/me").get_json()
         assert (me["name"], me["role"], me["projects"]) == ("eve@example.com", role, [])
-        assert [(one.actor, one.action, one.subject) for one in store.audit()] == [
+        assert [(one.actor, one.action, one.subject) for one in store.audit.latest()] == [
             ("eve@example.com", "sign_in", "oidc"),
             ("oidc", "user.add", "eve@example.com"),
         ]
-        store.change_user("eve@example.com", role=Role.ADMIN)
+        store.users.change("eve@example.com", role=Role.ADMIN)
         assert sign_in(client, provider).status_code == 303
         assert client.get("/api/v1/me").get_json()["role"] == "admin"
 
@@ -184,7 +184,7 @@ def test_a_new_user_gets_the_role_of_the_setting_once(
 def test_a_user_who_is_no_longer_active_is_out(
     sqlite_url: str, tmp_path: Path, store: Store, provider: IdentityProvider
 ) -> None:
-    store.change_user(ANNA, active=False)
+    store.users.change(ANNA, active=False)
     with client_of(settings_of(sqlite_url, tmp_path, provider, oidc_role="member"), store) as client:
         turned_away(client, sign_in(client, provider), 403, "may not come in any more")
 
@@ -283,7 +283,7 @@ def test_an_id_token_of_another_key_does_not_count(
 def test_an_email_that_is_no_name_is_refused(
     client: FlaskClient, store: Store, provider: IdentityProvider, claims: dict[str, Any], words: str
 ) -> None:
-    store.create_user("kim@example.com", Role.MEMBER)
+    store.users.create("kim@example.com", Role.MEMBER)
     provider.claims.update(claims)
     turned_away(client, sign_in(client, provider), 403, words)
 
@@ -300,7 +300,7 @@ def test_an_email_counts_in_any_case_and_unless_it_is_not_verified(
 def test_another_claim_counts_as_it_is(
     sqlite_url: str, tmp_path: Path, store: Store, provider: IdentityProvider
 ) -> None:
-    store.create_user("anna", Role.VIEWER)
+    store.users.create("anna", Role.VIEWER)
     with client_of(settings_of(sqlite_url, tmp_path, provider, oidc_claim="preferred_username"), store) as client:
         provider.claims.update(preferred_username="Anna", email_verified=False)
         turned_away(client, sign_in(client, provider), 403, "cannot be a name here")
@@ -388,13 +388,13 @@ def test_signing_in_leads_to_our_own_pages_only(
 def test_a_session_that_was_there_before_is_not_taken_over(
     client: FlaskClient, store: Store, provider: IdentityProvider
 ) -> None:
-    store.create_user("eve", Role.MEMBER)
-    planted = store.create_session("eve")
+    store.users.create("eve", Role.MEMBER)
+    planted = store.sessions.create("eve")
     client.set_cookie("minimizer_session", planted)
     assert sign_in(client, provider).status_code == 303
     cookie = client.get_cookie("minimizer_session")
     assert cookie is not None and cookie.value != planted and who(client) == ANNA
-    whose = store.identify_session(planted)
+    whose = store.sessions.identify(planted)
     assert whose is not None and whose.name == "eve"
 
 

@@ -72,7 +72,7 @@ def test_stream_follows_a_running_job(client: FlaskClient, hands: Hands) -> None
 def test_stream_of_a_deleted_job_ends(client: FlaskClient, store: Store, queued: Job) -> None:
     chunks = (chunk.decode() for chunk in open_stream(client, queued.id).iter_encoded())
     text = next(chunks) + next(chunks)
-    store.delete(queued.id)
+    store.jobs.delete(queued.id)
     events = parse(text + "".join(chunks))
     assert events[-1] == Event(None, "end", {"status": "deleted"})
 

@@ -80,7 +80,7 @@ def test_a_generated_client_is_usable(caller: Any, store: Store, tmp_path: Path)
     assert sent.parsed.options.budget == 60 and sent.parsed.options.steps == 3
     assert sent.headers["Location"] == f"/api/v1/jobs/{sent.parsed.id}"
 
-    hands = Hands(store, store.job(sent.parsed.id))
+    hands = Hands(store, store.jobs.get(sent.parsed.id))
     report = minimized_report()
     report.layers = [Layer(path="blocks.7", cls="Block", order=0, local_error=1.5, verdict="bad")]
     hands.event("progress", nodes=40, nodes_before=40, trials=1, elapsed=1.0)

@@ -88,7 +88,7 @@ def test_long_poll_of_a_deleted_job_ends(client: FlaskClient, store: Store, queu
     poll = threading.Thread(target=lambda: answers.append(client.get(f"/api/v1/jobs/{queued.id}?wait=60").status_code))
     poll.start()
     until_it_waits(client, poll)
-    store.delete(queued.id)
+    store.jobs.delete(queued.id)
     poll.join(timeout=30)
     assert answers == [404]
 
@@ -102,7 +102,7 @@ def test_polls_beyond_the_limit_are_answered_at_once(client: FlaskClient, queued
 
 
 def test_list_is_paged_newest_first(client: FlaskClient, store: Store) -> None:
-    ids = [store.submit(SCRIPT, f"{i}.py", Options())[0].id for i in range(5)]
+    ids = [store.submissions.submit(SCRIPT, f"{i}.py", Options())[0].id for i in range(5)]
     seen: list[str] = []
     url: str | None = "/api/v1/jobs?limit=2&q=.py"
     while url:
@@ -115,7 +115,7 @@ def test_list_is_paged_newest_first(client: FlaskClient, store: Store) -> None:
 
 
 def test_list_filters(client: FlaskClient, store: Store, minimized: Job) -> None:
-    other = store.submit(SCRIPT, "other.py", Options())[0]
+    other = store.submissions.submit(SCRIPT, "other.py", Options())[0]
 
     def ids(query: str) -> list[str]:
         return [job["id"] for job in client.get(f"/api/v1/jobs?{query}").get_json()["jobs"]]
@@ -139,7 +139,7 @@ def test_cancel_is_idempotent(client: FlaskClient, queued: Job) -> None:
 def test_cancel_asks_a_running_job_to_stop(client: FlaskClient, store: Store, hands: Hands) -> None:
     response = client.post(f"/api/v1/jobs/{hands.claim.job_id}/cancel")
     assert response.get_json()["status"] == "running" and response.get_json()["cancel_requested"]
-    assert store.heartbeat(hands.claim, 60).cancel
+    assert store.leases.heartbeat(hands.claim, 60).cancel
 
 
 def test_cancel_leaves_an_ended_job_alone(client: FlaskClient, minimized: Job) -> None:
@@ -161,7 +161,7 @@ def test_a_step_behind_the_repro_is_skipped(client: FlaskClient, store: Store, h
     for _ in range(2):
         response = client.post(f"{url}/skip?step=witness")
         assert (response.status_code, response.get_json()["skip_requested"]) == (202, "witness")
-    assert store.heartbeat(hands.claim, 60).skip == "witness"
+    assert store.leases.heartbeat(hands.claim, 60).skip == "witness"
 
 
 def test_there_is_nothing_to_skip_in_a_job_that_waits_or_has_ended(client: FlaskClient, minimized: Job) -> None:
@@ -180,7 +180,7 @@ def test_a_running_job_is_not_run_again(client: FlaskClient, store: Store, hands
     job_id = hands.claim.job_id
     refused(client.post(f"/api/v1/jobs/{job_id}/retry"), 409, "cancel it, and run it again when it has ended")
     refused(client.post(f"/api/v1/jobs/{job_id}/retry?budget=600"), 409, "is running")
-    assert rung == [] and store.job(job_id).options == Options()
+    assert rung == [] and store.jobs.get(job_id).options == Options()
     stale = client.post(f"/jobs/{job_id}/retry")
     assert (stale.status_code, stale.headers["Location"]) == (303, f"/jobs/{job_id}"), "a page leads to it"
 

@@ -52,7 +52,7 @@ def database_url(sqlite_url: str) -> str:
 @pytest.fixture
 def ask_all(client: FlaskClient, store: Store) -> Callable[[str | None], set[int]]:
     """Sends generated requests to every operation; half of those for a job are for one that there is."""
-    job = Hands(store, store.submit(SCRIPT, "model.py", Options())[0]).minimize()
+    job = Hands(store, store.submissions.submit(SCRIPT, "model.py", Options())[0]).minimize()
 
     def ask_all(token: str | None) -> set[int]:
         schema = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", client.application)
@@ -91,23 +91,23 @@ def ask_all(client: FlaskClient, store: Store) -> Callable[[str | None], set[int
 
 
 def test_an_admin_is_answered_as_documented(ask_all: Callable[[str | None], set[int]], store: Store) -> None:
-    store.create_user("root", Role.ADMIN)
-    seen = ask_all(store.create_token("root", "test", Scope.WRITE)[1])
+    store.users.create("root", Role.ADMIN)
+    seen = ask_all(store.tokens.create("root", "test", Scope.WRITE)[1])
     assert {200, 202, 404, 422} <= seen and not seen & {401, 403}
 
 
 def test_a_read_only_token_is_answered_as_documented(ask_all: Callable[[str | None], set[int]], store: Store) -> None:
-    store.create_user("anna", Role.MEMBER, ["default"])
-    before = store.counts()
-    seen = ask_all(store.create_token("anna", "test", Scope.READ)[1])
+    store.users.create("anna", Role.MEMBER, ["default"])
+    before = store.jobs.counts()
+    seen = ask_all(store.tokens.create("anna", "test", Scope.READ)[1])
     assert {200, 403, 404} <= seen and not seen & {201, 202, 204}
-    assert store.counts() == before
+    assert store.jobs.counts() == before
 
 
 def test_nobody_is_answered_as_documented(ask_all: Callable[[str | None], set[int]], store: Store) -> None:
-    before = store.counts()
+    before = store.jobs.counts()
     assert ask_all(None) <= {200, 401, 404, 422}
-    assert store.counts() == before
+    assert store.jobs.counts() == before
 
 
 def test_every_operation_says_what_it_is_for(client: FlaskClient) -> None:

@@ -73,7 +73,7 @@ def test_what_the_schema_forbids_is_refused(client: FlaskClient, store: Store, b
     batch = {"jobs": [{name: value for name, value in body.items() if name != "force"}]}
     batch |= {"force": body["force"]} if "force" in body else {}
     refused(client.post("/api/v1/batches", json=batch), 422, "")
-    assert store.jobs()[0] == []
+    assert store.jobs.page()[0] == []
 
 
 def test_an_interpreter_that_is_configured_can_be_asked_for(settings: Settings, store: Store) -> None:

@@ -31,8 +31,8 @@ def test_multipart_upload_is_stored_and_rung_for(client: FlaskClient, store: Sto
     assert response.headers["Location"] == f"/api/v1/jobs/{body['id']}"
     assert body["status"] == "queued" and not body["final"]
     assert rung == [body["id"]]
-    assert store.script(body["id"]) == SCRIPT
-    options = store.job(body["id"]).options
+    assert store.jobs.script(body["id"]) == SCRIPT
+    options = store.jobs.get(body["id"]).options
     assert (options.budget, options.args, options.witness) == (60, ["--size", "8"], False)
 
 
@@ -40,7 +40,7 @@ def test_json_is_stored(client: FlaskClient, store: Store) -> None:
     body = {"script": SCRIPT.decode(), "filename": "model.py", "options": {"expect": "crash", "env": ["HOME"]}}
     response = client.post("/api/v1/jobs", json=body)
     assert response.status_code == 202
-    job = store.job(response.get_json()["id"])
+    job = store.jobs.get(response.get_json()["id"])
     assert (job.filename, job.options.expect, job.options.env) == ("model.py", "crash", ["HOME"])
 
 
@@ -54,7 +54,7 @@ def roomy(settings: Settings, store: Store) -> Iterator[FlaskClient]:
 def test_a_script_that_is_too_much_to_parse_is_refused(roomy: FlaskClient, store: Store) -> None:
     """Its tree took a gigabyte of the server, which did nothing else meanwhile."""
     refused(upload(roomy, b"a;" * (1 << 19)), 422, "takes more than 512 MiB")
-    assert store.counts() == dict.fromkeys(store.counts(), 0)
+    assert store.jobs.counts() == dict.fromkeys(store.jobs.counts(), 0)
 
 
 def test_whoever_gets_no_turn_with_a_long_script_is_to_come_back(
@@ -66,7 +66,7 @@ def test_whoever_gets_no_turn_with_a_long_script_is_to_come_back(
         response = upload(roomy, b"a = 1\n" * 10_000)
     refused(response, 503, "Try again soon")
     assert response.headers["Retry-After"] == "5"
-    assert store.counts() == dict.fromkeys(store.counts(), 0)
+    assert store.jobs.counts() == dict.fromkeys(store.jobs.counts(), 0)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_is_no_script_is_refused(client: FlaskClient, store: Store, content
     response = upload(client, content)
     if words:
         refused(response, 422, words)
-        assert store.counts() == dict.fromkeys(store.counts(), 0)
+        assert store.jobs.counts() == dict.fromkeys(store.jobs.counts(), 0)
     else:  # odd, but Python
         assert response.status_code in (202, 422)
 
@@ -138,7 +138,7 @@ def test_two_scripts_are_not_one_job(client: FlaskClient, store: Store) -> None:
     )
     two = {"archive": [(io.BytesIO(b"a"), "a.zip"), (io.BytesIO(b"b"), "b.zip")]}
     refused(client.post("/api/v1/jobs", data=two), 400, "2 files named 'archive'")
-    assert store.jobs()[0] == []
+    assert store.jobs.page()[0] == []
 
 
 def test_an_archive_that_is_sent_as_a_script_is_told_where_it_goes(client: FlaskClient) -> None:
@@ -191,7 +191,7 @@ def test_a_notebook_is_refused_with_what_makes_a_script_of_it(client: FlaskClien
         client.post("/api/v1/jobs", json={"script": notebook.decode(), "filename": "train.ipynb"}),
     ):
         refused(response, 422, "jupyter nbconvert --to script train.ipynb`")
-    assert store.counts() == dict.fromkeys(store.counts(), 0)
+    assert store.jobs.counts() == dict.fromkeys(store.jobs.counts(), 0)
 
 
 def test_syntax_is_judged_by_the_python_that_is_asked_for(settings: Settings, store: Store) -> None:

@@ -20,7 +20,7 @@ BODY = {"script": SCRIPT.decode(), "filename": "model.py"}
 
 
 def report_of(store: Store, job_id: str) -> Report:
-    report = store.report(job_id)
+    report = store.results.report(job_id)
     assert report is not None
     return report
 
@@ -34,7 +34,7 @@ def test_the_same_question_has_one_job(client: FlaskClient, store: Store, rung: 
     again = client.post("/api/v1/jobs", json=BODY)
     assert (first.status_code, again.status_code) == (202, 202)
     assert again.get_json()["id"] == first.get_json()["id"] and len(rung) == 1
-    Hands(store, store.job(rung[0])).finish(minimized_report())
+    Hands(store, store.jobs.get(rung[0])).finish(minimized_report())
     ended = client.post("/api/v1/jobs", json=BODY)
     assert (ended.status_code, ended.get_json()["id"]) == (200, rung[0])
     assert ended.headers["Location"] == f"/api/v1/jobs/{rung[0]}"
@@ -46,7 +46,7 @@ def test_the_same_question_has_one_job(client: FlaskClient, store: Store, rung: 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
 def test_an_end_that_answers_nothing_is_asked_again(client: FlaskClient, store: Store, status: Status) -> None:
     first = client.post("/api/v1/jobs", json=BODY).get_json()
-    Hands(store, store.job(first["id"])).finish(Report(status=status, reason=Reason.INTERNAL_ERROR))
+    Hands(store, store.jobs.get(first["id"])).finish(Report(status=status, reason=Reason.INTERNAL_ERROR))
     assert client.post("/api/v1/jobs", json=BODY).get_json()["id"] != first["id"]
 
 
@@ -75,13 +75,13 @@ def test_a_key_that_is_being_worked_on_is_a_conflict(settings: Settings, store: 
 def test_an_archive_brings_what_the_script_needs(client: FlaskClient, store: Store) -> None:
     content = zipped({"train/run.py": "import ops\n", "train/ops.py": "x = 1\n"})
     response = send_archive(client, content, main="train/run.py", budget="60", priority="3")
-    job = store.job(response.get_json()["id"])
+    job = store.jobs.get(response.get_json()["id"])
     assert (job.filename, job.options.budget, job.priority, job.has_archive) == ("train/run.py", 60, 3, True)
-    assert (store.script(job.id), store.archive(job.id)) == (b"import ops\n", content)
+    assert (store.jobs.script(job.id), store.jobs.archive(job.id)) == (b"import ops\n", content)
     assert client.get(f"/api/v1/jobs/{job.id}/script.py").text == "import ops\n"
     assert client.get(f"/jobs/{job.id}").status_code == 200
-    store.request_cancel(job.id)
-    store.delete(job.id)
+    store.jobs.request_cancel(job.id)
+    store.jobs.delete(job.id)
 
 
 def test_archives_that_cannot_be_taken_say_why(client: FlaskClient, settings: Settings, store: Store) -> None:
@@ -113,7 +113,7 @@ def test_a_batch_with_one_bad_job_makes_none(client: FlaskClient, store: Store) 
     refused(client.post("/api/v1/batches", json={"jobs": many}), 429, "waiting")
     refused(client.post("/api/v1/batches", json={"jobs": []}), 422, "jobs")
     refused(client.post("/api/v1/batches", data="jobs"), 422, "body: send a JSON object")
-    assert store.counts()[Status.QUEUED] == 0
+    assert store.jobs.counts()[Status.QUEUED] == 0
 
 
 def test_a_larger_budget_goes_on_from_the_checkpoint(client: FlaskClient, store: Store, hands: Hands) -> None:
@@ -127,10 +127,12 @@ def test_a_larger_budget_goes_on_from_the_checkpoint(client: FlaskClient, store:
     assert body["failure"]["signature"] == "known" and body["finished_at"] is None
     assert client.get(f"/api/v1/jobs/{job_id}/repro.py").data == b"so far", "until there is a smaller one"
     assert report_of(store, job_id).status is Status.RUNNING
-    assert "what it has found so far is kept" in store.request_cancel(job_id).summary
-    assert [info.name for info in store.artifacts(job_id)] == ["checkpoint.json", "report.json", "repro.py"]
+    assert "what it has found so far is kept" in store.jobs.request_cancel(job_id).summary
+    assert [info.name for info in store.results.artifacts(job_id)] == ["checkpoint.json", "report.json", "repro.py"]
     body = client.post(f"/api/v1/jobs/{job_id}/retry").get_json()
-    assert store.artifacts(job_id) == [] and body["failure"] is None, "without a budget it begins at the beginning"
+    assert store.results.artifacts(job_id) == [] and body["failure"] is None, (
+        "without a budget it begins at the beginning"
+    )
     refused(client.post(f"/api/v1/jobs/{job_id}/retry?budget=5"), 422, "budget")
 
 

@@ -20,6 +20,7 @@ from zips import zipped
 from minimizer.options import Options
 from minimizer.report.culprit import Culprit, Error, Layer, Source
 from minimizer.report.examined import Checked, Health, Largest
+from minimizer.report.finding import Cost, Finding, Remedy
 from minimizer.report.instances import Instances
 from minimizer.report.model import Failure, Reduction, Report, ScriptError, Workaround
 from minimizer.script_text import check_script
@@ -38,8 +39,8 @@ def test_pasted_script_becomes_a_job(client: FlaskClient, store: Store, rung: li
     response = client.post("/jobs", data=fields)
     assert response.status_code == 303
     job_id = response.headers["Location"].rpartition("/")[2]
-    job = store.job(job_id)
-    assert store.script(job_id) == b"x = 1\nprint(x)\n"
+    job = store.jobs.get(job_id)
+    assert store.jobs.script(job_id) == b"x = 1\nprint(x)\n"
     assert (job.filename, job.options.budget, job.options.args, job.options.env) == (
         "script.py",
         60,
@@ -58,12 +59,12 @@ def test_untouched_form_means_the_defaults(client: FlaskClient, store: Store) ->
     )
     assert set(typed) | set(chosen) | {"diagnosis", "witness", "toolchain"} == set(Options.model_fields)
     response = client.post("/jobs", data={"source": "x = 1", "diagnosis": "on", "witness": "on", **typed, **chosen})
-    assert store.job(response.headers["Location"].rpartition("/")[2]).options == Options()
+    assert store.jobs.get(response.headers["Location"].rpartition("/")[2]).options == Options()
 
 
 def test_uploaded_file_becomes_a_job(client: FlaskClient, store: Store) -> None:
     fields = {"script": (io.BytesIO(SCRIPT), "model.py"), "source": "", "diagnosis": "on", "witness": "on"}
-    job = store.job(client.post("/jobs", data=fields).headers["Location"].rpartition("/")[2])
+    job = store.jobs.get(client.post("/jobs", data=fields).headers["Location"].rpartition("/")[2])
     assert (job.filename, job.options) == ("model.py", Options())
 
 
@@ -116,10 +117,10 @@ def test_a_file_and_a_text_are_not_one_script(client: FlaskClient, store: Store)
     refused = send("x = 'typed'\r\n")
     assert refused.status_code == 422 and "There are two scripts: the file mine.py and the text below" in refused.text
     assert "x = &#39;typed&#39;" in refused.text and 'value="typed.py"' in refused.text, "what was typed is not lost"
-    assert store.jobs()[0] == []
+    assert store.jobs.page()[0] == []
     for typed in (EXAMPLES[0].source.replace("\n", "\r\n"), SCRIPT.decode(), " \r\n"):
-        job = store.job(send(typed).headers["Location"].rpartition("/")[2])
-        assert (store.script(job.id), job.filename) == (SCRIPT, "mine.py")
+        job = store.jobs.get(send(typed).headers["Location"].rpartition("/")[2])
+        assert (store.jobs.script(job.id), job.filename) == (SCRIPT, "mine.py")
 
 
 def send_zip(client: FlaskClient, files: dict[str, str], **fields: str) -> TestResponse:
@@ -128,8 +129,8 @@ def send_zip(client: FlaskClient, files: dict[str, str], **fields: str) -> TestR
 
 def test_the_form_takes_a_project_as_a_zip_file(client: FlaskClient, store: Store) -> None:
     response = send_zip(client, {"train/run.py": "import ops\n", "train/ops.py": "x = 1\n"}, main="train/run.py")
-    job = store.job(response.headers["Location"].rpartition("/")[2])
-    assert (job.filename, job.has_archive, store.script(job.id)) == ("train/run.py", True, b"import ops\n")
+    job = store.jobs.get(response.headers["Location"].rpartition("/")[2])
+    assert (job.filename, job.has_archive, store.jobs.script(job.id)) == ("train/run.py", True, b"import ops\n")
 
 
 PROJECT = {"train/run.py": "import ops\n", "train/ops.py": "x = 1\n", "train/sizes.json": "[]"}
@@ -139,17 +140,17 @@ PROJECT = {"train/run.py": "import ops\n", "train/ops.py": "x = 1\n", "train/siz
 def project(client: FlaskClient, store: Store) -> Job:
     """A job that came as a zip file."""
     response = send_zip(client, PROJECT, main="train/run.py", budget="77", witness="on", diagnosis="on")
-    return store.job(response.headers["Location"].rpartition("/")[2])
+    return store.jobs.get(response.headers["Location"].rpartition("/")[2])
 
 
 def again(client: FlaskClient, store: Store, source: str, **fields: str) -> Job:
     response = client.post("/jobs", data={"source": source, "witness": "on", "diagnosis": "on", **fields})
     assert response.status_code == 303, response.text
-    return store.job(urlsplit(response.headers["Location"]).path.rpartition("/")[2])
+    return store.jobs.get(urlsplit(response.headers["Location"]).path.rpartition("/")[2])
 
 
 def files_of(store: Store, job: Job) -> dict[str, str]:
-    packed = store.archive(job.id)
+    packed = store.jobs.archive(job.id)
     assert packed is not None
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         return {name: archive.read(name).decode() for name in archive.namelist()}
@@ -165,7 +166,7 @@ def test_a_job_that_came_as_an_archive_is_edited_with_its_files_beside(
     assert "Send the 2 other files of its project with it" in page and "<code>train/ops.py</code>" in page
     edited = again(client, store, "import ops\r\nops.x\r\n", filename="train/run.py", base=project.id, budget="60")
     assert (edited.filename, edited.options.budget) == ("train/run.py", 60)
-    assert store.script(edited.id) == b"import ops\nops.x\n"
+    assert store.jobs.script(edited.id) == b"import ops\nops.x\n"
     assert files_of(store, edited) == {**PROJECT, "train/run.py": "import ops\nops.x\n"}
     same = again(client, store, PROJECT["train/run.py"], base=project.id, budget="77")
     assert same.id == project.id, "nothing was changed, so it is the same question"
@@ -180,7 +181,7 @@ def test_a_script_is_sent_without_the_files_that_were_beside_it(
 
 def test_another_project_takes_the_place_of_the_files_beside(client: FlaskClient, store: Store, project: Job) -> None:
     response = send_zip(client, {"main.py": "y = 2\n"}, base=project.id)
-    job = store.job(response.headers["Location"].rpartition("/")[2])
+    job = store.jobs.get(response.headers["Location"].rpartition("/")[2])
     assert files_of(store, job) == {"main.py": "y = 2\n"}
 
 
@@ -190,8 +191,8 @@ def test_what_is_refused_of_an_edited_project_is_not_lost(client: FlaskClient, s
     assert "def f(:" in refused.text and f'name="base" value="{project.id}"' in refused.text
     empty = client.post("/jobs", data={"source": " ", "base": project.id})
     assert empty.status_code == 422 and "There is no script yet" in empty.text
-    store.request_cancel(project.id)
-    store.delete(project.id)
+    store.jobs.request_cancel(project.id)
+    store.jobs.delete(project.id)
     gone = client.post("/jobs", data={"source": "x = 1", "base": project.id})
     assert gone.status_code == 404 and "x = 1" in gone.text and 'name="base"' not in gone.text
 
@@ -210,7 +211,7 @@ def test_an_archive_that_is_refused_says_why_at_its_field(
     client: FlaskClient, store: Store, files: dict[str, str], fields: dict[str, str], words: str
 ) -> None:
     response = send_zip(client, files, **fields)
-    assert response.status_code == 422 and store.jobs()[0] == []
+    assert response.status_code == 422 and store.jobs.page()[0] == []
     chooser = response.text.partition("data-drop>")[2].partition("<textarea")[0]
     assert words in chooser and 'aria-describedby="refusal"' in chooser, "beside the chooser, and tied to it"
     assert "PK\x03" not in response.text
@@ -229,7 +230,7 @@ def test_an_option_that_is_refused_is_not_blamed_on_the_archive(client: FlaskCli
 
 def test_full_queue_is_told_at_the_form(client: FlaskClient, store: Store) -> None:
     for _ in range(20):
-        store.submit(SCRIPT, "model.py", Options())
+        store.submissions.submit(SCRIPT, "model.py", Options())
     response = client.post("/jobs", data={"source": "x = 1"})
     assert response.status_code == 429 and "waiting" in response.text and "x = 1" in response.text
 
@@ -254,7 +255,7 @@ def test_unknown_example_is_404(client: FlaskClient) -> None:
 
 
 def test_list_shows_jobs_and_filters(client: FlaskClient, store: Store, minimized: Job) -> None:
-    other = store.submit(SCRIPT, "other.py", Options())[0]
+    other = store.submissions.submit(SCRIPT, "other.py", Options())[0]
     every = client.get("/jobs").text
     assert minimized.id in every and other.id in every and "aten.relu" in every
     assert other.id not in client.get("/jobs?status=minimized").text
@@ -265,7 +266,7 @@ def test_list_shows_jobs_and_filters(client: FlaskClient, store: Store, minimize
 
 def test_list_names_what_is_at_fault_where_no_operator_is(client: FlaskClient, store: Store) -> None:
     """A script that was itself reduced: the operators only ran beside what Dynamo lost."""
-    job = store.submit(SCRIPT, "closure.py", Options())[0]
+    job = store.submissions.submit(SCRIPT, "closure.py", Options())[0]
     lost = Culprit(ops=["aten.add"], what="append")
     Hands(store, job).finish(minimized_report().model_copy(update={"culprits": [lost]}))
     gist = re.search(r'class="gist">\s*(.*?)\s*</span>', client.get("/jobs").text)
@@ -273,7 +274,7 @@ def test_list_names_what_is_at_fault_where_no_operator_is(client: FlaskClient, s
 
 
 def test_page_says_in_which_equal_modules_the_same_is_wrong(client: FlaskClient, store: Store) -> None:
-    job = store.submit(SCRIPT, "layers.py", Options())[0]
+    job = store.submissions.submit(SCRIPT, "layers.py", Options())[0]
     instances = Instances(wrong=["layers.2", "layers.3"], right=["layers.0", "layers.1"])
     culprit = Culprit(module="layers.2", nodes=["relu"], ops=["aten.relu"], instances=instances)
     Hands(store, job).finish(minimized_report().model_copy(update={"culprits": [culprit]}))
@@ -333,7 +334,7 @@ def test_what_a_repro_ends_with_is_said_of_one_that_was_verified(client: FlaskCl
 
 def test_a_text_that_is_cut_on_the_page_is_said_to_be(client: FlaskClient, store: Store) -> None:
     long = b"x = 1\n" * 40_000
-    hands = Hands(store, store.submit(long, "long.py", Options())[0])
+    hands = Hands(store, store.submissions.submit(long, "long.py", Options())[0])
     hands.artifact("repro.py", long)
     hands.finish(minimized_report())
     said = "This is the beginning, 200,000 of 240,000 characters."
@@ -342,7 +343,7 @@ def test_a_text_that_is_cut_on_the_page_is_said_to_be(client: FlaskClient, store
 
 
 def test_page_marks_the_row_of_the_culprits_layer(client: FlaskClient, store: Store) -> None:
-    job = store.submit(SCRIPT, "layers.py", Options())[0]
+    job = store.submissions.submit(SCRIPT, "layers.py", Options())[0]
     rows = [
         {"path": "net.0", "class": "Linear", "order": 0, "local_error": 0.0},
         {"path": "net.1", "class": "ReLU", "order": 1, "local_error": 1.0, "verdict": "bad"},
@@ -358,7 +359,7 @@ def test_page_marks_the_row_of_the_culprits_layer(client: FlaskClient, store: St
 
 
 def test_page_shows_a_workaround_as_a_diff_with_what_it_does(client: FlaskClient, store: Store) -> None:
-    job = store.submit(SCRIPT, "changed.py", Options())[0]
+    job = store.submissions.submit(SCRIPT, "changed.py", Options())[0]
     workaround = Workaround(
         code="f = g", verified=True, where="before line 3", diff="@@ -3 +3,2 @@\n+f = g\n f(x)", what="a graph break"
     )
@@ -369,12 +370,36 @@ def test_page_shows_a_workaround_as_a_diff_with_what_it_does(client: FlaskClient
     )
 
 
+def test_page_shows_findings_below_the_verdict_and_the_remedy_that_helps_as_a_diff(
+    client: FlaskClient, store: Store
+) -> None:
+    job = store.submissions.submit(SCRIPT, "routed.py", Options())[0]
+    tried = [
+        Remedy(what="`print` later", note="It does not <b>keep</b> the results."),
+        Remedy(what="`torch.where`", diff="-if c:\n+where(c", before=4.0, after=0.0, unit="graph breaks", helped=True),
+    ]
+    finding = Finding(
+        kind="graph_breaks",
+        what="A graph break splits `forward`, since <b>x</b>.",
+        source=Source(file="routed.py", line=12, code="if y.sum() > 0:"),
+        cost=Cost(what="at this line", value=4.0, unit="graph breaks per call"),
+        remedies=tried,
+    )
+    Hands(store, job).finish(Report(status=Status.HEALTHY, summary="All agrees.", findings=[finding]))
+    page = client.get(f"/jobs/{job.id}").text
+    banner, _, health = page.partition('id="health"')
+    assert "All agrees." in banner and "One finding at routed.py line 12 (4 graph breaks per call" in banner
+    assert "splits <code>forward</code>, since &lt;b&gt;x&lt;/b&gt;." in health and "if y.sum() &gt; 0:" in health
+    assert "✓ helps" in health and "-if c:\n+where(c" in health and "4 graph breaks before, 0 with it." in health
+    assert "✗ does not help" in health and "It does not &lt;b&gt;keep" in health
+
+
 def test_list_has_an_older_page(client: FlaskClient, store: Store) -> None:
-    first = store.submit(SCRIPT, "first.py", Options())[0]
+    first = store.submissions.submit(SCRIPT, "first.py", Options())[0]
     for _ in range(15):
-        store.request_cancel(store.submit(SCRIPT, "more.py", Options())[0].id)
+        store.jobs.request_cancel(store.submissions.submit(SCRIPT, "more.py", Options())[0].id)
     for _ in range(15):
-        store.request_cancel(store.submit(SCRIPT, "more.py", Options())[0].id)
+        store.jobs.request_cancel(store.submissions.submit(SCRIPT, "more.py", Options())[0].id)
     page = client.get("/jobs").text
     assert first.id not in page
     older = re.search(r'href="(/jobs\?cursor=[^"]+)"', page)
@@ -436,10 +461,10 @@ def test_figures_on_the_page_say_of_what_they_are(client: FlaskClient, hands: Ha
 def test_what_is_known_of_a_failure_stands_at_the_top_of_its_jobs(
     client: FlaskClient, store: Store, minimized: Job
 ) -> None:
-    signature = store.failures_of([minimized.id])[minimized.id]
+    signature = store.groups.of_jobs([minimized.id])[minimized.id]
     assert "The first job that failed in this way" in client.get(f"/jobs/{minimized.id}").text
     url = "https://github.com/pytorch/pytorch/issues/7"
-    store.describe_failure(signature, "me", note="Known <b>since</b> May.", issue_url=url, fixed_in="2.14.0")
+    store.groups.describe(signature, "me", note="Known <b>since</b> May.", issue_url=url, fixed_in="2.14.0")
     page = client.get(f"/jobs/{minimized.id}").text
     top = page[: page.index('id="results"')]
     for said in (
@@ -466,18 +491,18 @@ def test_once_the_verdict_is_reached_one_may_stop_and_keep_it(client: FlaskClien
     hands.event("progress", nodes=1, elapsed=9.0, decided=False)
     assert ">Cancel<" in client.get(url).text and client.get(rest).json["can_stop"] is False
 
-    store.put_report(hands.claim, Report(status=Status.HEALTHY))
+    store.results.put_report(hands.claim, Report(status=Status.HEALTHY))
     hands.event("step", step="health", state="started")
     hands.event("progress", nodes=1, elapsed=9.0, decided=True)
     page = client.get(url).text
     assert "Stop here, keep the verdict" in page and Step.HEALTH.what in page and "you can stop here" in page
-    store.put_report(hands.claim, minimized_report())
+    store.results.put_report(hands.claim, minimized_report())
     assert "Stop here, keep the repro" in client.get(url).text
     body = client.get(rest).json
     assert (body["can_stop"], body["links"]["cancel"]) == (True, f"{rest}/cancel")
 
-    store.release(hands.claim)
-    again = Hands(store, store.job(hands.claim.job_id))
+    store.leases.release(hands.claim)
+    again = Hands(store, store.jobs.get(hands.claim.job_id))
     assert client.get(rest).json["can_stop"] is False and ">Cancel<" in client.get(url).text
     again.event("progress", decided=True)
     assert client.post(f"{rest}/cancel").json["can_stop"] is False
@@ -486,14 +511,14 @@ def test_once_the_verdict_is_reached_one_may_stop_and_keep_it(client: FlaskClien
 
 def test_a_step_behind_the_repro_can_be_skipped(client: FlaskClient, store: Store, hands: Hands) -> None:
     url = f"/jobs/{hands.claim.job_id}"
-    store.put_report(hands.claim, minimized_report())
+    store.results.put_report(hands.claim, minimized_report())
     hands.event("progress", elapsed=9.0, decided=True, skippable=None)
     assert "Skip this step" not in client.get(url).text
     hands.event("progress", elapsed=9.0, decided=True, skippable="layers")
     page = client.get(url).text
     assert ">Skip this step<" in page and 'value="layers"' in page
     assert client.post(f"{url}/skip", data={"step": "diagnose"}).status_code == 303
-    assert store.job(hands.claim.job_id).skip_requested is None, "that one has ended by itself"
+    assert store.jobs.get(hands.claim.job_id).skip_requested is None, "that one has ended by itself"
     assert client.post(f"{url}/skip", data={"step": "layers"}).status_code == 303
     assert ">Skipping…<" in client.get(url).text
     hands.event("progress", elapsed=9.0, decided=True, skippable="health")
@@ -516,7 +541,7 @@ def test_the_steps_of_the_page_are_in_their_order_and_add_up(client: FlaskClient
 def test_job_page_tells_each_run_anew(client: FlaskClient, store: Store, minimized: Job) -> None:
     url = f"/jobs/{minimized.id}"
     assert "Nodes fell from 40 to 1" in client.get(url).text
-    Hands(store, store.retry(minimized.id)).event("progress", nodes=30, nodes_before=30, elapsed=1.0)
+    Hands(store, store.submissions.retry(minimized.id)).event("progress", nodes=30, nodes_before=30, elapsed=1.0)
     assert "Nodes fell from 30 to 30" in client.get(url).text
 
 
@@ -534,7 +559,7 @@ def test_job_page_forgets_what_a_dead_worker_did(client: FlaskClient, hands: Han
 def test_a_job_that_waits_again_is_not_shown_at_work(client: FlaskClient, store: Store, hands: Hands) -> None:
     hands.event("step", step="reduce", state="started")
     assert 'aria-current="step"' in client.get(f"/jobs/{hands.claim.job_id}").text
-    store.release(hands.claim)
+    store.leases.release(hands.claim)
     page = client.get(f"/jobs/{hands.claim.job_id}").text
     assert "Waiting for a worker" in page and 'aria-current="step"' not in page
 
@@ -542,7 +567,7 @@ def test_a_job_that_waits_again_is_not_shown_at_work(client: FlaskClient, store:
 def test_an_answer_from_before_is_shown_as_one(client: FlaskClient, store: Store) -> None:
     asked = {"source": "import torch\n"}
     first = client.post("/jobs", data=asked)
-    Hands(store, store.jobs()[0][0]).minimize()
+    Hands(store, store.jobs.page()[0][0]).minimize()
     again = client.post("/jobs", data=asked, follow_redirects=True)
     assert "submitted before" not in client.get(first.location).text
     assert "submitted before" in again.text
@@ -550,9 +575,9 @@ def test_an_answer_from_before_is_shown_as_one(client: FlaskClient, store: Store
 
 def test_waiting_job_says_when_nobody_is_there(client: FlaskClient, store: Store, queued: Job) -> None:
     assert "No worker that can take it was seen" in client.get(f"/jobs/{queued.id}").text
-    store.register_worker("w1", device="cpu", torch="2.13.0")
+    store.workers.register("w1", device="cpu", torch="2.13.0")
     assert "No worker that can take it was seen" not in client.get(f"/jobs/{queued.id}").text
-    needs_gpu, _ = store.submit(b"import torch\n", "gpu.py", Options(device="cuda"))
+    needs_gpu, _ = store.submissions.submit(b"import torch\n", "gpu.py", Options(device="cuda"))
     assert "No worker that can take it was seen" in client.get(f"/jobs/{needs_gpu.id}").text
 
 
@@ -579,7 +604,7 @@ def test_a_job_shows_the_stack_of_its_failure_and_of_an_error_of_the_scripts_own
     page = client.get(f"/jobs/{hands.claim.job_id}").text
     assert "File &#34;pkg/net.py&#34;, line 3, in forward\nKeyError: &lt;buf1&gt;</pre>" in page
 
-    other = Hands(store, store.submit(SCRIPT, "other.py", Options())[0])
+    other = Hands(store, store.submissions.submit(SCRIPT, "other.py", Options())[0])
     error = ScriptError(
         exception_type="ValueError", message="no", traceback=stack, source=Source(file="net.py", line=3)
     )
@@ -619,11 +644,11 @@ def test_a_job_whose_time_was_up_can_go_on_for_longer(client: FlaskClient, store
     hands.finish(Report(status=Status.PARTIAL, reason=Reason.BUDGET))
     page = client.get(f"/jobs/{job_id}").text
     (seconds,) = re.findall(r'name="budget" value="(\d+)"', page)
-    assert int(seconds) > store.job(job_id).options.budget
+    assert int(seconds) > store.jobs.get(job_id).options.budget
     assert client.post(f"/jobs/{job_id}/retry", data={"budget": "soon"}).status_code == 422
-    assert store.job(job_id).status is Status.PARTIAL
+    assert store.jobs.get(job_id).status is Status.PARTIAL
     client.post(f"/jobs/{job_id}/retry", data={"budget": seconds})
-    assert store.job(job_id).options.budget == int(seconds)
+    assert store.jobs.get(job_id).options.budget == int(seconds)
     assert 'name="budget"' not in client.get(f"/jobs/{job_id}").text
 
 
@@ -654,7 +679,7 @@ def test_a_minimal_repro_needs_no_more_time(client: FlaskClient, hands: Hands) -
 def test_nodes_before_and_after_are_of_one_level(store: Store, hands: Hands) -> None:
     """A job that has reduced one graph and is at another, or at the script, shows what it is at."""
     report = Report(reduction=Reduction(nodes_before=70, nodes_after=5))
-    store.put_report(hands.claim, report)
+    store.results.put_report(hands.claim, report)
     hands.event("progress", nodes=397, nodes_before=400, trials=3)
     seen = view(store, Stories(), hands.claim.job_id)
     assert (seen.nodes_before, seen.nodes) == (400, 397)
@@ -685,7 +710,7 @@ def test_a_culprit_in_another_file_of_a_project_marks_nothing_in_the_script(
     client: FlaskClient, store: Store, file: str, is_marked: bool
 ) -> None:
     sent = send_zip(client, {"train/run.py": "import layers.act\n", "train/layers/act.py": "\n"}, main="train/run.py")
-    job = store.job(sent.headers["Location"].rpartition("/")[2])
+    job = store.jobs.get(sent.headers["Location"].rpartition("/")[2])
     report = minimized_report()
     report.culprits[0] = report.culprits[0].model_copy(
         update={"source": Source(file=file, line=5, code="return torch.relu(x)")}

@@ -20,7 +20,7 @@ from web.service.doorbell import celery_doorbell
 @pytest.fixture
 def job(sqlite_url: str) -> Iterator[Callable[..., Job]]:
     store = Store.open(sqlite_url)
-    yield lambda **options: store.submit(b"x = 1\n", "a.py", Options(**options))[0]
+    yield lambda **options: store.submissions.submit(b"x = 1\n", "a.py", Options(**options))[0]
     store.close()
 
 

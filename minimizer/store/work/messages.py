@@ -24,12 +24,13 @@ _KEPT = timedelta(days=30)
 """Age at which messages are deleted."""
 
 
-class WebhookRetries:
+class Messages:
     """The part of the store for the queue of webhook messages."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def take_message(self, to_none_of: Collection[str] = ()) -> Message | None:
+    def take(self, to_none_of: Collection[str] = ()) -> Message | None:
         """Take a due message, and count the attempt; ``None`` if none is due, without a write or a lock.
 
         Take one at a time: the pause until its next attempt only allows for sending one message.
@@ -53,7 +54,7 @@ class WebhookRetries:
             hook = session.get_one(WebhookRow, row.webhook_id)
             return Message(row.number, hook.id, hook.url, hook.secret, row.body)
 
-    def settle_message(self, number: int, *, arrived: bool, answer: str) -> None:
+    def settle(self, number: int, *, arrived: bool, answer: str) -> None:
         """Record the result of an attempt. A message that did not arrive is retried, up to `MAX_ATTEMPTS` attempts."""
         with self._database.write() as session:
             row = session.get(DeliveryRow, number)
