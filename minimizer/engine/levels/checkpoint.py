@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from minimizer.engine.budget.patience import KEEP_SECONDS
 from minimizer.engine.child.sent_program import parse_program
-from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro, bundle, emit
+from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Details, Repro, bundle, emit
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.from_outcomes import details_of
 from minimizer.engine.localize.localize import Localized
@@ -30,7 +30,7 @@ from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Case
 from minimizer.errors import ChildFailed
 from minimizer.report.culprit import Layer
-from minimizer.report.model import HistoryStep, Reduction
+from minimizer.report.model import HistoryStep, Reduction, Reproducibility
 from minimizer.sink import Sink
 
 NAME = "checkpoint.json"
@@ -83,18 +83,18 @@ class Keeper:
         if outcome is None or fault.failure is None or numel > REPRO_NUMEL:
             return
         with suppress(SyntaxError, ChildFailed):
-            repro = emit(
-                program,
-                fault.failure,
-                fault.culprits,
-                environment=self._journal.report.environment,
-                rate=fault.failure.reproducibility,
-                details=details_of(program, outcome, self._case.tolerance),
-            )
+            details = details_of(program, outcome, self._case.tolerance)
+            repro = write(program, details, fault.failure.reproducibility, self._journal)
             repro = replace(repro, source=UNFINISHED + repro.source)
             if fault.reduction is not None:
                 self._journal.fault = fault.counting(lines_after=repro.lines)
             keep_repro(repro, data_of(repro, self._case), self._journal)
+
+
+def write(program: Program, details: Details, rate: Reproducibility, journal: Journal) -> Repro:
+    """The repro of a program whose failure shows at that rate, by what the journal knows of the fault."""
+    fault, environment = journal.fault, journal.report.environment
+    return emit(program, fault.announced, fault.culprits, environment=environment, rate=rate, details=details)
 
 
 def data_of(repro: Repro, case: Case) -> bytes | None:
@@ -112,13 +112,6 @@ def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
         journal.show(ARCHIVE, bundle(repro, data))
     journal.show(SCRIPT_FILE, repro.source.encode())
     journal.repro = repro.source
-
-
-def keep_draft(repro: Repro, data: bytes | None, journal: Journal) -> None:
-    """Publish a repro, so that it can be downloaded while it is being verified."""
-    journal.fault = journal.fault.counting(lines_after=repro.lines)
-    keep_repro(repro, data, journal)
-    journal.tell_repro(verified=False)
 
 
 def recorder(journal: Journal, size: int, start: Reduction) -> Callable[[HistoryStep, object], None]:

@@ -1,22 +1,21 @@
-"""The result of a search: a repro that is not verified yet, its data, and ways to write another if it does not hold."""
+"""The result of a search: a repro that is not verified yet, its data, and what another is written from if it does not hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
+from minimizer.engine.between.answer import Found as Difference
 from minimizer.engine.child.outcome import Outcome
-from minimizer.engine.emit import Details, Repro, emit
+from minimizer.engine.diagnose import Patient
+from minimizer.engine.emit import Details, Repro
 from minimizer.engine.journal import Journal
-from minimizer.engine.levels.checkpoint import data_of, keep_draft
+from minimizer.engine.levels.checkpoint import Checkpoint, data_of, keep_repro, write
 from minimizer.engine.levels.from_outcomes import details_of, dispute
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.survey.cases import Case
-from minimizer.engine.verify.clean_process_oracle import Fails
 from minimizer.errors import ChildFailed
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind
@@ -39,29 +38,46 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Result:
+class Way:
+    """The way of a search to its minimal program: where the reduction began, and every program accepted since.
+
+    ``shown``: the outcome of the smallest one, as far as it is known.
+    """
+
+    start: Checkpoint
+    accepted: tuple[Program, ...]
+    shown: Outcome | None
+
+
+@dataclass(frozen=True)
+class Draft:
     """A repro that is not verified yet.
 
     Args:
         repro: its text and idiom.
         data: the content of its data file, if it needs one.
-        rewrite: writes the repro for a flaky failure of the given rate; None if it is written for a flaky one already.
-        firmer: reduces less far, to a repro that fails in a clean process too; itself None, or returning None, if there
-            is none.
+        details: how the failure of its program shows; None if the repro is written for a flaky one already.
+        way: how the search came to it, for one that is reduced less far; None if there is none.
         found: the culprit, from which the search for further ones starts.
         disputed: why this may be no failure, where only the script's own check calls it one.
+        patient: what to diagnose, if changes can be tried on it.
+        difference: what it shows between graphs, for which a workaround is looked for instead.
     """
 
     repro: Repro
     data: bytes | None = None
-    rewrite: Callable[[Reproducibility], Repro] | None = None
-    firmer: Callable[[Fails], Result | None] | None = None
+    details: Details | None = None
+    way: Way | None = None
     found: Found | None = None
     disputed: str | None = None
+    patient: Patient | None = None
+    difference: Difference | None = None
 
     def keep(self, journal: Journal) -> None:
         """Publish the repro, so that it can be downloaded while it is being verified."""
-        keep_draft(self.repro, self.data, journal)
+        journal.fault = journal.fault.counting(lines_after=self.repro.lines)
+        keep_repro(self.repro, self.data, journal)
+        journal.tell_repro(verified=False)
 
 
 class Writer:
@@ -70,24 +86,23 @@ class Writer:
     def __init__(self, case: Case, oracle: Oracle, journal: Journal) -> None:
         self._case, self._oracle, self._journal = case, oracle, journal
 
-    def result(self, program: Program, measured: Measured, rate: Reproducibility) -> Result:
+    def draft(self, program: Program, measured: Measured, rate: Reproducibility) -> Draft:
         """Write the repro of a reduced program, and publish it at once."""
         details = self._details(program, measured.outcome)
         if disputed := self._disputed(program, measured):
             details["disputed"] = disputed
-        write = partial(self._write, program, details)
-        repro = write(rate)
-        rewrite = write if always(rate) else None
-        result = Result(repro, data_of(repro, self._case), rewrite, disputed=details.get("disputed"))
-        result.keep(self._journal)
-        return result
+        repro = write(program, details, rate, self._journal)
+        again = details if always(rate) else None
+        draft = Draft(repro, data_of(repro, self._case), again, disputed=details.get("disputed"))
+        draft.keep(self._journal)
+        return draft
 
-    def draft(self, program: Program) -> tuple[Repro, bytes | None] | None:
+    def candidate(self, program: Program) -> tuple[Repro, bytes | None] | None:
         """The repro and data of a program of the last batch judged; None if it did not fail or cannot be written."""
         outcome = self._oracle.shown(program)
         with suppress(SyntaxError, ChildFailed):
             if outcome is not None:
-                repro = self._write(program, self._details(program, outcome), ALWAYS)
+                repro = write(program, self._details(program, outcome), ALWAYS, self._journal)
                 return repro, data_of(repro, self._case)
         return None
 
@@ -105,11 +120,6 @@ class Writer:
             return None
         (judged,) = self._oracle.answer([replace(self._oracle.request(program), tolerance=None)])
         return dispute(measured.outcome, judged)
-
-    def _write(self, program: Program, details: Details, rate: Reproducibility) -> Repro:
-        fault, environment = self._journal.fault, self._journal.report.environment
-        assert fault.failure is not None
-        return emit(program, fault.failure, fault.culprits, environment=environment, rate=rate, details=details)
 
 
 def always(rate: Reproducibility) -> bool:

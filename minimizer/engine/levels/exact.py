@@ -27,6 +27,7 @@ from minimizer.engine.child.exact_log import Glance, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.text import TextLevel
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script, shorter
@@ -80,7 +81,7 @@ class BetweenGraphs(TextLevel):
         self._text = unchecked
         return replace(without, failed_check=answer.failed_check)
 
-    def repro(self, found: Found) -> Repro | None:
+    def draft(self, found: Found) -> Draft | None:
         """Reduce the script and write its repro; None where what is left cannot be asserted.
 
         The report speaks of the failure from the beginning: it is confirmed, however this ends.
@@ -102,17 +103,16 @@ class BetweenGraphs(TextLevel):
                 repro = self._emit(reduced, oracle)
             with suppress(BudgetExceeded):  # a repro is worth more than the number of operators that the script calls
                 self._count(reduced)
-            return repro
+            return Draft(repro, difference=found) if repro is not None else None
 
     def workaround(self, found: Found) -> Workaround | None:
-        """A workaround for a failure that was announced by `repro`; None where its mechanism is not known.
+        """A workaround for a failure that was announced by `draft`; None where its mechanism is not known.
 
         Raises:
             BudgetExceeded: the time is over.
             ChildFailed: the child went away.
         """
-        failure = self._journal.fault.failure
-        assert failure is not None
+        failure = self._journal.fault.announced
         if failure.mechanism is None:  # the child went away before it was known
             return None
         with suppress(SyntaxError):
@@ -158,15 +158,13 @@ class BetweenGraphs(TextLevel):
         lost = words.object_in(found.difference)
         signature = f"between graphs: {mechanism} {lost} {found.difference.first.field}"
         known = self._journal.fault.stating(mechanism=mechanism, signature=signature)
-        assert known.failure is not None
-        first = Culprit(what=words.what(mechanism, lost), source=known.failure.source)
+        first = Culprit(what=words.what(mechanism, lost), source=known.announced.source)
         self._journal.announce(replace(known, culprits=(first,)))
 
     def _blame(self, reduced: Source) -> None:
         """The line of the script that does what is lost, or reads what is stale, as far as the reduced script shows it."""
         fault = self._journal.fault
-        failure, first = fault.failure, fault.culprits[0]
-        assert failure is not None
+        failure, first = fault.announced, fault.culprits[0]
         line = culprit_line(reduced.tree, failure.object)
         if (promise := broken_promise(reduced.tree)) is not None:
             what, line = f"{promise[0]}, a promise that the script does not keep", promise[1]
@@ -203,9 +201,8 @@ class BetweenGraphs(TextLevel):
     def _count(self, reduced: Source) -> None:
         """Count the operators that the compiled functions call, of the script and of what is left of it."""
         before, after = (self._rerun.observed(text).calls for text in (self._text, reduced.text))
-        self._journal.fault = known = self._journal.fault.counting(nodes_before=before)
-        assert known.reduction is not None
-        self._journal.fault = replace(known, reduction=known.reduction.counted(after))
+        known = self._journal.fault.counting(nodes_before=before)
+        self._journal.fault = replace(known, reduction=known.reduced.counted(after))
 
     def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
         plain = with_backend(reduced.text, oracle.backend)
@@ -246,8 +243,7 @@ class BetweenGraphs(TextLevel):
 
     def _written(self, text: str) -> Repro:
         fault, environment = self._journal.fault, self._journal.report.environment
-        failure = fault.failure
-        assert failure is not None
+        failure = fault.announced
         comment = header.comment(failure, fault.culprits, environment, failure.reproducibility, 1, {})
         source = layout.assemble(comment, [text])
         return Repro(source=source, lines=layout.code_lines(source), kind=failure.kind, evidence=_evidence(text))

@@ -25,7 +25,7 @@ BOOKKEEPING = {
 """Operators that move or view data, blamed only where a program has no others."""
 CASTS = {"_to_copy", "bfloat16", "double", "float", "half", "to", "type", "type_as"}
 """Names of explicit casts."""
-UNCOMPARED = ("aliasing", "requires_grad", "stride")
+UNCOMPARED = ("aliasing", "identity", "requires_grad", "stride")
 """Aspects whose differences are ignored where a repro compares values."""
 
 
@@ -35,7 +35,9 @@ def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | No
     nodes = [origins.get(node.name, node) for node in program.nodes]
     counted = [node for node in nodes if node.counts] or nodes
     operators = operators or [name for node in counted if (name := _packet(node))]
-    blamed = [name for name in operators if name not in BOOKKEEPING] or list(operators)
+    # What makes two outputs one object is the view, and not what computes the values.
+    is_view = any(difference.what == "identity" for difference in _differences_of(outcome))
+    blamed = [name for name in operators if (name in BOOKKEEPING) is is_view] or list(operators)
     module, module_class = _module(counted)
     return Culprit(
         module=module,
@@ -46,6 +48,11 @@ def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | No
         source=(source_of(_casts(counted)) if _drops_a_cast(outcome) else None) or source_of(counted),
         local_error=error_of(outcome),
     )
+
+
+def _differences_of(outcome: Outcome | None) -> Sequence[Difference]:
+    """The differences that a trial shows; none where it was not compared."""
+    return outcome.verdict.differences if outcome is not None and outcome.verdict is not None else ()
 
 
 def _drops_a_cast(outcome: Outcome | None) -> bool:
@@ -89,7 +96,7 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
         details["atol"] = float(tolerance.get("atol", 0.0))
     elif outcome.verdict is not None and outcome.verdict.rule.startswith("exact"):
         details["rtol"] = details["atol"] = 0.0
-    elif small := [d for d in outcome.verdict.differences if d.rtol is not None] if outcome.verdict else []:
+    elif small := [d for d in _differences_of(outcome) if d.rtol is not None]:
         # `assert_close` would let it pass: half of the error is still several times what eager is off.
         details["rtol"] = max(d.rtol or 0.0 for d in small)
         details["atol"] = float(f"{min(d.required_atol or 0.0 for d in small) / 2:.0e}")
@@ -110,7 +117,7 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
     places = {_output_at(where): dtype for where, dtype in outcome.differentiated.items()}
     if differentiated := {place: dtype for place, dtype in places.items() if place is not None}:
         details["differentiated"] = differentiated
-    differences = list(outcome.verdict.differences) if outcome.verdict else []
+    differences = _differences_of(outcome)
     is_comparable = outcome.verdict is not None and outcome.verdict.equals_itself
     if not differences:
         return details
@@ -122,7 +129,7 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
         details["gradients"] = list(dict.fromkeys(gradients))
         if any("None" in (d.expected, d.actual) for d in differences if _gradient_at(program, d.where)):
             details["unused"] = True
-    if differences[0].kind == "wrong_metadata":
+    if differences[0].kind.is_of_metadata:
         _add_aspect(details, program, differences[0])
     elif is_comparable and all(difference.what in ("value", *NONFINITE, *UNCOMPARED) for difference in differences):
         values = [difference.where for difference in differences if difference.what not in UNCOMPARED]
@@ -137,8 +144,8 @@ def _add_aspect(details: Details, program: Program, difference: Difference) -> N
     elif (name := _input_at(program, difference.where)) is not None:
         details["input"] = name
     for text in (difference.expected, difference.actual):
-        other = text.removeprefix("shares storage with ")
-        if other == text:  # storage of its own
+        other = text.removeprefix("shares storage with ").removeprefix("the object of ")
+        if other == text:  # storage, or an object, of its own
             continue
         if (name := _input_at(program, other)) is not None:
             details["alias_of"] = name

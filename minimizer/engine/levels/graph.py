@@ -16,20 +16,20 @@ from pathlib import Path
 from threading import Event
 
 from minimizer.engine import fold
-from minimizer.engine.budget.patience import BLAME_SHARE, CLIMB_SHARE, FLAKY_RUNS, WRITE_SECONDS
-from minimizer.engine.child.executor import Executor
+from minimizer.engine.budget.clock import until_over
+from minimizer.engine.budget.patience import BLAME_SHARE, CLIMB_SHARE, FLAKY_RUNS, WHOLE_SHARE, WRITE_SECONDS
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.ladder import cheapest, climb, on_backend
 from minimizer.engine.diagnose.operator_contract import broken_operator
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.levels.culprits import culprits
-from minimizer.engine.levels.draft import ALWAYS, Found, Result, Writer, always
+from minimizer.engine.levels.draft import ALWAYS, Draft, Found, Way, Writer, always
 from minimizer.engine.levels.from_outcomes import culprit_of, mechanism_of
-from minimizer.engine.levels.window import Unreduced, Vanishes, WindowSearch, accepted
+from minimizer.engine.levels.window import Unreduced, Vanishes, WindowSearch
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle
-from minimizer.engine.oracle.signature import also_seen, signature_of
+from minimizer.engine.oracle.signature import Signature, also_seen, signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import Check, Reduced, reduce
 from minimizer.engine.reduce.graph.public_names import publish
@@ -52,38 +52,38 @@ Repeat = Callable[[Reproducibility, int, Event], Future[Reproducibility]]
 
 
 class Search:
-    """The search for a repro of one ``case``, judged in trials of ``executor``.
+    """The search for a repro of one ``case``, judged by ``oracle``.
 
-    ``script``: the user's, ``source`` its text. ``target``: the root to reduce, as `localize` takes it.
+    ``script``: the user's. ``target``: the root to reduce, as `localize` takes it.
     ``jobs``: trials in parallel. ``vanishes``: as `WindowSearch` has it.
     """
 
     def __init__(
         self,
         case: Case,
-        executor: Executor,
+        oracle: Oracle,
         journal: Journal,
         *,
         script: Path,
-        source: str,
         target: str | None,
         jobs: int,
         vanishes: Vanishes = lambda: None,
     ) -> None:
         self._script = script
         self._case, self._journal, self._jobs = case, journal, jobs
+        source = script.read_text(errors="replace")
         self._lines = sum(bool(line.strip()) for line in source.splitlines())
         self._trains = BACKWARD.search(source) is not None
-        self._oracle = Oracle(executor, case.survey, accepted(case.signature), case.tolerance)
-        self._windows = WindowSearch(case, self._oracle, journal, target, vanishes)
-        self._writer = Writer(case, self._oracle, journal)
+        self._oracle = oracle
+        self._windows = WindowSearch(case, oracle, journal, target, vanishes)
+        self._writer = Writer(case, oracle, journal)
         pace, kind = journal.clock.pace, case.signature.kind
         self._to_finish, self._to_verify = partial(to_finish, pace, kind), partial(to_verify, pace, kind)
         self._accepted: list[Program] = []
         self._shown: Outcome | None = None
         """An outcome that shows the failure: that of the smallest program, as far as it is known."""
 
-    def run(self, repeat: Repeat) -> Result:
+    def run(self, repeat: Repeat) -> Draft:
         """Take every step in order. A search that is cut short emits the best so far, in time reserved for that.
 
         Raises:
@@ -99,7 +99,8 @@ class Search:
             start = self._locate()
             program, located = start.program, start.located
             with self._journal.clock.reserving(self._to_finish):
-                self._pin(start.best)
+                with suppress(BudgetExceeded, Cancelled):  # there are no further candidates then
+                    pin(oracle, case.signature, start.best)
                 with self._journal.step(Step.REDUCE):
                     if oracle.sequential is not None:
                         with suppress(BudgetExceeded, Cancelled):
@@ -122,12 +123,13 @@ class Search:
         self._count(seen, measured.rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
             is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
-            result = self._writer.result(reduced.best, measured, measured.rate if is_measured else seen)
+            draft = self._writer.draft(reduced.best, measured, measured.rate if is_measured else seen)
         wants_gradients = located.window.grad or self._trains
         program = program if wants_gradients else program.without_grad()
         found = Found(case, oracle, program, located, reduced.best)
-        firmer = None if is_flaky or result.rewrite is None else partial(self._firmer, start, found)
-        return replace(result, found=found, firmer=firmer)
+        is_last = is_flaky or draft.details is None
+        way = None if is_last else Way(start, tuple(self._accepted), self._shown)
+        return replace(draft, found=found, way=way)
 
     def _locate(self) -> Checkpoint:
         """Find a window that fails in isolation, where the reduction begins; the whole graph if the time ends before there is one.
@@ -152,7 +154,7 @@ class Search:
         program, clock = self._case.program.as_compiled(), self._journal.clock
         if self._case.otherwise is not None:
             return None
-        with suppress(BudgetExceeded), clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, 0.5):
+        with suppress(BudgetExceeded), clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, WHOLE_SHARE):
             (outcome,) = self._oracle.judge([program])
             if self._oracle.same(outcome):
                 self._shown = outcome
@@ -160,42 +162,34 @@ class Search:
                 return Checkpoint(program, Localized(program, (), (), confirmed=True), program)
         return None
 
-    def _firmer(self, start: Checkpoint, found: Found, fails: Fails) -> Result | None:
+    def firmer(self, way: Way, found: Found, fails: Fails) -> Draft | None:
         """Reduce again, from the smallest accepted program that fails in a clean process, checking each step in one.
 
-        None if no accepted program does.
+        None if no accepted program does. ``way``: the way to what was found, which does not fail there.
 
         Raises:
             BudgetExceeded: the time ended before one was found.
         """
+        start, self._shown = way.start, way.shown
         # A checkpoint holds its last program only; of those before it, only the window is known.
         earlier = [start.located.window] if start.history else []
-        alone, way = Alone(self._oracle, self._writer.draft, fails), [*earlier, start.best, *self._accepted]
-        before, failure = self._journal.fault.reduction, self._journal.fault.failure
-        assert before is not None and failure is not None
+        alone, programs = Alone(self._oracle, self._writer.candidate, fails), [*earlier, start.best, *way.accepted]
+        before, failure = self._journal.fault.reduced, self._journal.fault.announced
         with self._journal.clock.reserving(self._to_finish), self._journal.step(Step.REDUCE):
-            reached = last_that_fails(way, alone.check)
+            reached = last_that_fails(programs, alone.check)
             if reached is None:
                 return None
             steps = len(start.history) + reached - len(earlier) if reached >= len(earlier) else 0
-            start = replace(start, best=way[reached], seconds=before.seconds, history=tuple(before.history[:steps]))
+            start = replace(
+                start, best=programs[reached], seconds=before.seconds, history=tuple(before.history[:steps])
+            )
             save(start, self._case, self._journal.sink)
             reduced = self._reduce(start, alone.check)
         measured = self._blame(reduced.best, found.located)
         with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
             rate = failure.reproducibility if measured.is_steady else measured.rate
-            result = self._writer.result(reduced.best, measured, rate)
-        return replace(result, found=replace(found, reduced=reduced.best))
-
-    def _pin(self, window: Program) -> None:
-        """Require NaN or infinities of every candidate, where they are the failure and the window shows them."""
-        if not self._case.signature.nonfinite:
-            return
-        with suppress(BudgetExceeded, Cancelled):  # there are no further candidates then
-            (outcome,) = self._oracle.judge([window])
-            shown = signature_of(outcome)
-            if shown is not None and shown.nonfinite:
-                self._oracle.accepts = tuple(replace(a, nonfinite=True) for a in self._oracle.accepts)
+            draft = self._writer.draft(reduced.best, measured, rate)
+        return replace(draft, found=replace(found, reduced=reduced.best))
 
     def _count(self, script: Reproducibility, repro: Reproducibility) -> None:
         self._journal.fault = self._journal.fault.stating(reproducibility=script)
@@ -289,8 +283,7 @@ class Search:
 
     def _reduce_again(self, start: Checkpoint, best: Program) -> Reduced[Program]:
         """Reduce with a sequential oracle, from the smallest that fails often enough: best, window or whole graph."""
-        oracle, reduction = self._oracle, self._journal.fault.reduction
-        assert reduction is not None
+        oracle, reduction = self._oracle, self._journal.fault.reduced
         self._journal.fault = self._journal.fault.counting(one_minimal=False)
         window, whole = start.located.window, start.program
         with self._journal.step(Step.REDUCE):
@@ -313,15 +306,10 @@ class Search:
     def _blame(self, program: Program, located: Localized) -> Measured:
         """Find the stage and the culprit; only the culprit's nodes where the time that is not held back for verification ends before."""
         clock = self._journal.clock
-        try:
-            with clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, BLAME_SHARE):
-                return self._blamed(program, located)
-        except BudgetExceeded as error:
-            if not error.is_time:
-                raise
+        with until_over(), clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, BLAME_SHARE):
+            return self._blamed(program, located)
         fault = self._journal.fault
-        assert fault.failure is not None
-        if fault.failure.stage is Stage.UNKNOWN:  # that of a flaky failure is known from a first search
+        if fault.announced.stage is Stage.UNKNOWN:  # that of a flaky failure is known from a first search
             self._journal.note(UNBLAMED)
         if self._shown is None:
             with clock.undisturbed(WRITE_SECONDS):
@@ -349,3 +337,12 @@ class Search:
         self._journal.fault = replace(self._journal.fault, failure=None, culprits=())
         sentence = "Eager differs from eager: the part of the graph that fails does not always give the same without the compiler."
         return Settled(Status.FAILED, Reason.NONDETERMINISTIC, sentence, self._case.checked)
+
+
+def pin(oracle: Oracle, signature: Signature, window: Program) -> None:
+    """Require NaN or infinities of every candidate, where they are the failure and the window shows them."""
+    if signature.nonfinite:
+        (outcome,) = oracle.judge([window])
+        shown = signature_of(outcome)
+        if shown is not None and shown.nonfinite:
+            oracle.accepts = tuple(replace(accepted, nonfinite=True) for accepted in oracle.accepts)

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from minimizer.engine.budget.clock import until_over
 from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.child.stacks import readable
 from minimizer.engine.diagnose import Original, Patient
-from minimizer.engine.diagnose.ladder import PASSES, rung, rungs, stage_of
+from minimizer.engine.diagnose.ladder import PASSES, rung, rung_below, rungs, stage_of
 from minimizer.engine.diagnose.original import RerunScript, passes_needed
 from minimizer.engine.diagnose.own_backend import backend_of
 from minimizer.engine.diagnose.trials import ScriptTrials
@@ -27,6 +28,7 @@ from minimizer.engine.emit.header import telltale
 from minimizer.engine.emit.script_idioms import emit_script
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.call_sequence import compiled_anew
+from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script_culprit import Observed, culprit_of, operators_in, together
 from minimizer.engine.levels.text import TextLevel
 from minimizer.engine.oracle.signature import Signature, also_seen
@@ -36,10 +38,9 @@ from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.rerun import has_shown_it
 from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
-from minimizer.engine.user_script.bundle import bundle
+from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.verify.clean_process_oracle import last_that_fails
 from minimizer.engine.verify.reserve import to_verify
-from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.model import Failure, HistoryStep, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Step
@@ -67,7 +68,10 @@ class MadeScript:
 
 
 class PythonLevel(TextLevel):
-    """The search at the script level: reduces the user's script, or one that was ``made`` from a graph. ``rerun`` judges, by default the warm child."""
+    """The search at the script level: reduces the user's script, one that was ``made`` from a graph, or a ``flat`` one of its calls of torch.
+
+    ``rerun`` judges, by default the warm child.
+    """
 
     def __init__(
         self,
@@ -78,18 +82,17 @@ class PythonLevel(TextLevel):
         *,
         jobs: int,
         made: MadeScript | None = None,
+        flat: Bundle | None = None,
         rerun: Rerun | None = None,
     ) -> None:
         super().__init__(script, args, journal, rerun or Rerun(executor, script), jobs=jobs)
-        self._made = made
+        self._made, self._flat = made, flat
         self._raised_at: Source | None = None
         """The innermost line of the user's on the stack of the failure."""
         self._seen: Outcome | None = None
         """The observed run of that script."""
-        self.patient: Patient | None = None
-        """The patient to diagnose, once there is a repro."""
 
-    def repro(self, otherwise: Settled) -> Repro | None:
+    def draft(self, otherwise: Settled) -> Draft | None:
         """Reduce the script and write its repro; None where ``otherwise`` stays the verdict.
 
         It stays where the script does not fail without our hooks. A script whose own check is in dispute gets a repro
@@ -121,28 +124,24 @@ class PythonLevel(TextLevel):
             # There is no failure for them to describe.
             self._journal.fault = replace(self._journal.fault, reduction=None, also_seen=())
             return None
-        self.patient = self._patient(reduced.text, target, rate)
+        patient = self._patient(reduced.text, target, rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS):
             with self._until_verification(target.kind), self._journal.step(Step.BLAME):
                 self._blame(reduced, target)
             with self._journal.step(Step.EMIT):
-                return self._emit(reduced.text, target)
+                return Draft(self._emit(reduced.text, target), patient=patient)
 
     @contextmanager
     def _until_verification(self, kind: Kind) -> Iterator[None]:
         """Inside, what the clean runs need is held back; what is not known by then stays unknown, since a verified repro is worth more."""
         clock = self._journal.clock
-        try:
-            with clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
-                yield
-        except BudgetExceeded as error:
-            if not error.is_time:
-                raise
+        with until_over(), clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
+            yield
 
     def _read(self) -> str:
         if self._made is not None:
             return self._made.text
-        self._bundle = bundle(self._script, self._args).rewritten()
+        self._bundle = (self._flat or bundle(self._script, self._args)).rewritten()
         return self._bundle.text
 
     def _check(self, candidates: Sequence[Script]) -> list[bool | None]:
@@ -163,19 +162,31 @@ class PythonLevel(TextLevel):
         original = self._made.original if self._made is not None else by_itself
         return Patient(ScriptTrials(text, target, self._rerun), original, self._script, repeats)
 
-    def _announce(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> None:
+    def failure_of(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> Failure:
+        """The failure of a run, for the report; its lines are those of the user's files."""
+        self._read()
+        return self._failure(target, outcome, rate)
+
+    def _failure(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> Failure:
         error, name = outcome.exception, self._script.name
-        stack = error.stack if error else readable(outcome.stacks, str(self._script.parent))
-        failure = Failure(
+        return Failure(
             kind=target.kind,
             exception_type=error.root_type if error else None,
             message=self._bundle.in_users_lines(message_of(error, None), name) if error else _end(target),
-            traceback=self._journal.stack(self._bundle.in_users_lines(stack, name)),
+            traceback=self._journal.stack(self._bundle.in_users_lines(self._stack(outcome), name)),
             signature=target.text,
             reproducibility=rate,
         )
+
+    def _stack(self, outcome: Outcome) -> str:
+        error = outcome.exception
+        return error.stack if error else readable(outcome.stacks, str(self._script.parent))
+
+    def _announce(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> None:
+        error, name = outcome.exception, self._script.name
+        failure = self._failure(target, outcome, rate)
         if error is None:
-            died = re.search(rf'File "{re.escape(name)}", line (\d{{1,9}}),? in ', stack)
+            died = re.search(rf'File "{re.escape(name)}", line (\d{{1,9}}),? in ', self._stack(outcome))
             self._raised_at = Source.of(self._bundle.lines.get(int(died[1]))) if died is not None else None
         elif error.source is not None:
             self._raised_at = Source.of(self._bundle.line(*error.source, name), error.library)
@@ -201,33 +212,47 @@ class PythonLevel(TextLevel):
         return next((name for name in below if self._rerun.fails_on(script.text, name)), None)
 
     def _smallest(self, script: Script, check: Check, record: OnStep[Script]) -> Reduced[Script]:
-        """Reduce the script on the cheapest backend that shows the failure; what fails only there goes on from where it failed on its own as well."""
-        steps = [script]
+        """Reduce the script on the cheapest backend that shows the failure.
+
+        If the result fails only there, or on a lower rung too, the reduction is taken up again from the last text that does neither.
+        """
+        way = [script]
 
         def kept(step: HistoryStep, best: Script) -> None:
-            steps.append(best)
+            way.append(best)
             record(step, best)
 
-        def reduced(first: Script) -> Reduced[Script]:
+        def reduced(first: Script, check: Check) -> Reduced[Script]:
             return reduce_script(first, check=check, on_step=kept, jobs=self._jobs, watch=self._journal.watch)
 
-        on_cheap = reduced(script)
-        if self._rerun.backend is None:
-            return on_cheap
-        self._rerun.backend = None
-        try:
-            if check([on_cheap.best])[0]:
-                return on_cheap
-            self._journal.log(
-                "what was reduced on a lower rung of the ladder does not fail on the script's own backend"
-            )
-            reached = last_that_fails(steps, check) or 0
-        except BudgetExceeded as error:
-            if not error.is_time:
-                raise
-            return on_cheap  # clean processes decide
-        again = reduced(steps[reached])
-        return replace(again, trials=on_cheap.trials + again.trials, seconds=on_cheap.seconds + again.seconds)
+        def again(before: Reduced[Script], check: Check, reached: int) -> Reduced[Script]:
+            del way[reached + 1 :]
+            after = reduced(way[reached], check)
+            return replace(after, trials=before.trials + after.trials, seconds=before.seconds + after.seconds)
+
+        cheap = self._rerun.backend
+        found = reduced(script, check)
+        with until_over():
+            if cheap is not None:
+                self._rerun.backend = None
+                if not check([found.best])[0]:
+                    self._journal.log("what was reduced on a lower rung does not fail on the script's own backend")
+                    found = again(found, check, last_that_fails(way, check) or 0)
+            below = rung_below(backend_of(script.text), cheap) if not self._rerun.hangs else None
+            if below is not None and self._rerun.fails_on(found.best.text, below):
+                self._journal.log(f"what was reduced fails on {below} too: is it another fault than the script's?")
+                above = partial(self._check_above, check, below)
+                reached = last_that_fails(way, above)
+                if reached is not None:  # else the script fails there itself, at times
+                    found = again(found, above, reached)
+        return found  # clean processes decide where the time is over
+
+    def _check_above(self, check: Check, below: str, candidates: Sequence[Script]) -> list[bool | None]:
+        """Whether each candidate fails like the target, but not on the backend ``below`` too: else its fault is another than the script's."""
+        verdicts = check(candidates)
+        return [
+            fails and not self._rerun.fails_on(one.text, below) for fails, one in zip(verdicts, candidates, strict=True)
+        ]
 
     def _blame(self, script: Script, target: Signature) -> None:
         journal, text = self._journal, script.text
@@ -249,8 +274,7 @@ class PythonLevel(TextLevel):
         known = self._made.stage if self._made is not None else None
         journal.fault = journal.fault.stating(stage=known or stage_of(ladder, fails))
         seen = self._rerun.observed(text)
-        failure, reduction = journal.fault.failure, journal.fault.reduction
-        assert failure is not None and reduction is not None
+        failure, reduction = journal.fault.announced, journal.fault.reduced
         if self._made is None:
             unusual = [*seen.unusual, *(["a graph break"] if breaks else [])]
             runs = Observed(self._seen or seen, seen, self._line, raised, self._users_line)
@@ -280,14 +304,14 @@ class PythonLevel(TextLevel):
 
     def _emit(self, text: str, target: Signature) -> Repro:
         fault, environment = self._journal.fault, self._journal.report.environment
-        assert fault.failure is not None
+        failure = fault.announced
         crash = target.signal if target.kind is Kind.CRASH else None
         stuck_in = target.where.rpartition(":")[2]
-        ways = emit_script(text, fault.failure, fault.culprits, environment=environment, crash=crash, stuck_in=stuck_in)
+        ways = emit_script(text, failure, fault.culprits, environment=environment, crash=crash, stuck_in=stuck_in)
         *readable, safe = ways
         shown = None
         with self._until_verification(target.kind):
-            shown = self._first_that_shows(readable, partial(has_shown_it, words=telltale(fault.failure)))
+            shown = self._first_that_shows(readable, partial(has_shown_it, words=telltale(failure)))
         return self._publish(shown or safe)
 
 

@@ -13,7 +13,8 @@ from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
-from minimizer.engine.levels.checkpoint import keep_draft, recorder
+from minimizer.engine.levels.checkpoint import recorder
+from minimizer.engine.levels.draft import Draft
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, Source, reduction_of
 from minimizer.engine.reduce.python.seeds import seeded
@@ -64,5 +65,5 @@ class TextLevel(ABC):
 
     def _publish(self, repro: Repro) -> Repro:
         """Publish a repro that clean processes have yet to verify."""
-        keep_draft(repro, None, self._journal)
+        Draft(repro).keep(self._journal)
         return repro

@@ -14,8 +14,8 @@ from minimizer.engine import fold
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import Checkpoint
 from minimizer.engine.levels.from_outcomes import failure_of
+from minimizer.engine.localize.behind_jumps import Answer, Wrong, first_wrong
 from minimizer.engine.localize.localize import Localized, find_root, localize, narrow
-from minimizer.engine.localize.suspects import Answer, Wrong, first_wrong
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import Signature, signature_of
 from minimizer.engine.program.model import Program

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,13 +23,14 @@ from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..questions import LayersRequest
 from ..referee import referee
-from ..referee.call import Call, Function, GradientCall, Side
-from ..referee.figures import figures, matched
+from ..referee.call import Call, GradientCall, Side
+from ..referee.comparison import Judged, Raised, Step, compare_call
+from ..referee.figures import Triple, figures, matched
 from ..values import snapshot
 from ..values.device import settle
 from ..values.rounding import tensors
 from ..wire import Channel, Message
-from .trial import Trial
+from .trial import Trial, outcome_behind, outcome_of
 
 
 def layers(message: Message, channel: Channel) -> None:
@@ -41,36 +42,28 @@ def layers(message: Message, channel: Channel) -> None:
     _Table(LayersRequest.read(message), channel).run()
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """A layer's index in execution order, and its eager call."""
-
-    index: int
-    call: Call
-
-
 class _Table:
     def __init__(self, request: LayersRequest, channel: Channel) -> None:
         self._request, self._channel = request, channel
         self._trial = Trial(request, channel)
         self._grad = request.grad
         self._stop = time.monotonic() + request.seconds
-        self._compiled: dict[str, Function] = {}
+        self._run = self._trial.compiler()
 
     def run(self) -> None:
         torch._inductor.config.compile_threads = self._request.threads or 1
         whole, inputs = self._trial.load()
         self._functions = whole.__globals__
         call = self._trial.call_of(whole, inputs)
-        seen: list[_Layer] = []
+        seen: dict[int, Call] = {}
         try:
             with torch.set_grad_enabled(self._grad):
                 cotangents = self._walk(snapshot.clone(inputs), seen)
         except _Ended:
             return
-        for layer in reversed(seen):
-            if cotangents and layer.index in cotangents and not self._is_late:
-                self._backward(layer, cotangents[layer.index])
+        for index, layer in reversed(seen.items()):
+            if index in cotangents and not self._is_late:
+                self._judge(index, "local backward", layer.behind(cotangents[index]), _with_figures)
         if self._request.observed and not self._is_late:
             self._whole(call)
 
@@ -78,7 +71,7 @@ class _Table:
     def _is_late(self) -> bool:
         return time.monotonic() > self._stop
 
-    def _walk(self, inputs: list[Any], seen: list[_Layer]) -> dict[int, list[Any]]:
+    def _walk(self, inputs: list[Any], seen: dict[int, Call]) -> dict[int, list[Any]]:
         """Run all layers in eager, and judge each one compiled on the same inputs. Returns the golden cotangents by layer."""
         values = dict(zip((spec.name for spec in self._request.inputs), inputs, strict=True))
         made: dict[int, list[Any]] = {}
@@ -87,23 +80,24 @@ class _Table:
                 raise _Ended
             function = self._functions[region.function]
             args = [values[name] for name in region.inputs]
-            layer = _Layer(index, self._trial.call_of(function, snapshot.clone(args)))
+            layer = self._trial.call_of(function, snapshot.clone(args))
             is_judged = region.judged and region.function not in self._request.skip
             try:
                 expected = function(*args)
                 settle()
             except Exception as error:
                 if is_judged and device_error(error) != LOST:
-                    self._missing(layer, error)
+                    self._channel.send(Phase(phase="compiled"))
+                    self._answer(index, "local", outcome_behind(error, layer, self._run))
                 raise _Ended from error
             after = snapshot.rng_state()
             results = list(expected) if len(region.outputs) > 1 else [expected]
             values.update(zip(region.outputs, results if region.outputs else [], strict=True))
             made[index] = tensors(expected)
             if is_judged:
-                self._local(layer, Side(expected, args))
+                self._judge(index, "local", layer, _with_figures, Side(expected, args))
                 if self._grad:
-                    seen.append(layer)
+                    seen[index] = layer
             snapshot.set_rng_state(after)
         return self._cotangents([values[name] for name in self._request.outputs], made) if self._grad else {}
 
@@ -125,58 +119,16 @@ class _Table:
             for index, values in made.items()
         }
 
-    def _local(self, layer: _Layer, expected: Side) -> None:
-        call = layer.call
-
-        def judge() -> Outcome:
-            actual = call.run(self._of(layer))
-            verdict = _judged(call, expected, actual)
-            return _said(verdict, figures(matched(tensors(expected.result), tensors(actual.result), _truth(call))))
-
-        self._answer(layer.index, "local", judge)
-
-    def _missing(self, layer: _Layer, error: Exception) -> None:
-        """Judge a layer that raises in eager: whether it raises when compiled too."""
-
-        def judge() -> Outcome:
-            try:
-                layer.call.run(self._of(layer))
-            except Exception:
-                return Outcome.of_error(Ending.EAGER_ERROR, error)
-            return Outcome.of_error(Ending.MISSING_ERROR, error)
-
-        self._answer(layer.index, "local", judge)
-
-    def _backward(self, layer: _Layer, cotangents: list[Any]) -> None:
-        behind = layer.call.behind(cotangents)
-
-        def judge() -> Outcome:
-            expected, actual = behind.run(behind.function), behind.run(self._of(layer))
-            verdict = _judged(behind, expected, actual)
-            return _said(verdict, figures(matched(expected.gradients, actual.gradients, None)))
-
-        self._answer(layer.index, "local backward", judge)
-
     def _whole(self, plain: Call) -> None:
         """Judge the graph as a whole: values with all layers' outputs returned, gradients with the graph's own outputs only."""
-        call = replace(plain, function=self._functions[self._request.observed])
-
-        def judge() -> Outcome:
-            expected, actual = call.run(call.function), call.run(self._trial.compile(call.function))
-            verdict = _judged(call, expected, actual)
-            triples = matched(tensors(expected.result), tensors(actual.result), _truth(call))
-            return self._by_layer(verdict, triples)
-
-        self._answer(-1, "whole", judge)
+        self._judge(-1, "whole", replace(plain, function=self._functions[self._request.observed]), self._by_layer)
         if self._grad and not self._is_late:
-            self._whole_backward(plain.behind(None))
+            self._judge(-1, "whole backward", plain.behind(None), self._by_input)
 
-    def _by_layer(self, verdict: referee.Verdict, triples: list[Any]) -> Outcome:
+    def _by_layer(self, found: Judged) -> Outcome:
         """Send an outcome for each layer's values in the compiled whole; returns the outcome of the graph's own outputs."""
-        wrong = {
-            int(place[1] or 0) for d in verdict.differences if (place := re.match(r"output(?:\[(\d+)\])?", d.where))
-        }
-        wrong = wrong if verdict.fault else set()
+        wrong = _wrong(found, r"output(?:\[(\d+)\])?")
+        triples = _triples(found)
         position = len(self._request.outputs)
         # Counted from the end: the graph may return numbers too, which have no triple; layers return tensors only.
         first = len(triples) - sum(region.returned for region in self._request.regions)
@@ -185,71 +137,70 @@ class _Table:
             is_wrong = not wrong.isdisjoint(range(position, position + count))
             self._send(index, "whole", _ending(is_wrong), figures(triples[first : first + count]))
             position, first = position + count, first + count
-        is_wrong = verdict.fault and any(k < len(self._request.outputs) for k in wrong)
-        return Outcome(_ending(is_wrong))
+        return Outcome(_ending(any(k < len(self._request.outputs) for k in wrong)))
 
-    def _whole_backward(self, behind: GradientCall) -> None:
-        """Judge the gradients of the graph's inputs; each is attributed to the first layer that uses the input."""
-
-        def judge() -> Outcome:
-            expected, actual = behind.run(behind.function), behind.run(self._trial.compile(behind.function))
-            verdict = _judged(behind, expected, actual)
-            places = [re.match(r"grad\[(\d+)\]", d.where) for d in verdict.differences]
-            wrong = {int(place[1]) for place in places if place and verdict.fault}
-            names: list[str | None] = [
-                spec.name
-                for spec, value in zip(self._request.inputs, behind.inputs, strict=True)
-                if isinstance(value, torch.Tensor) and value.requires_grad
-            ]
-            triples = matched(expected.gradients, actual.gradients, None)
-            for index, region in enumerate(self._request.regions):
-                mine = [k for k, name in enumerate(names) if name is not None and name in region.inputs]
-                names = [None if k in mine else name for k, name in enumerate(names)]
-                if mine and len(triples) == len(names):
-                    is_wrong = not wrong.isdisjoint(mine)
-                    self._send(index, "whole backward", _ending(is_wrong), figures([triples[k] for k in mine]))
-            return Outcome(_ending(bool(wrong)))
-
-        self._answer(-1, "whole backward", judge)
+    def _by_input(self, found: Judged) -> Outcome:
+        """Send an outcome for the gradients of the graph's inputs, each attributed to the first layer that uses the input."""
+        wrong = _wrong(found, r"grad\[(\d+)\]")
+        names: list[str | None] = [
+            spec.name
+            for spec, value in zip(self._request.inputs, found.call.inputs, strict=True)
+            if isinstance(value, torch.Tensor) and value.requires_grad
+        ]
+        triples = _triples(found)
+        for index, region in enumerate(self._request.regions):
+            mine = [k for k, name in enumerate(names) if name is not None and name in region.inputs]
+            names = [None if k in mine else name for k, name in enumerate(names)]
+            if mine and len(triples) == len(names):
+                is_wrong = not wrong.isdisjoint(mine)
+                self._send(index, "whole backward", _ending(is_wrong), figures([triples[k] for k in mine]))
+        return Outcome(_ending(bool(wrong)))
 
     # small things ------------------------------------------------------------------------------------------------
 
-    def _answer(self, layer: int, part: str, judge: Callable[[], Outcome]) -> None:
+    def _judge(
+        self, layer: int, part: str, call: Call, told: Callable[[Judged], Outcome], expected: Side | None = None
+    ) -> None:
+        """Compare a call and answer. ``told``: makes the outcome of a call that the referee has judged."""
         self._channel.send(Phase(phase="compiled"))
+        found = compare_call(call, self._run, expected)
         try:
-            outcome = judge()
-        except Exception as error:
-            if device_error(error) == LOST:
-                os.abort()  # treated like a crash in this layer: the others are judged in a new process
-            is_ours = isinstance(error, _Unjudged)
-            outcome = Outcome.of_error(Ending.SETUP_ERROR, error) if is_ours else Outcome.raised(error)
+            outcome = told(found) if isinstance(found, Judged) else outcome_of(found)
+        except Exception as error:  # the figures of large values may need more memory than there is
+            found = Raised(call, Step.COMPARE, error)
+            outcome = outcome_of(found)
+        if isinstance(found, Raised) and device_error(found.error) == LOST:
+            os.abort()  # treated like a crash in this layer: the others are judged in a new process
+        self._answer(layer, part, outcome)
+
+    def _answer(self, layer: int, part: str, outcome: Outcome) -> None:
         self._channel.send(replace(outcome, layer=layer, part=part))
         self._channel.send(Phase(phase="eager"))
 
     def _send(self, layer: int, part: str, ending: Ending, found: Message) -> None:
         self._channel.send(Outcome(ending, layer=layer, part=part, figures=found))
 
-    def _of(self, layer: _Layer) -> Function:
-        """The layer's compiled function, shared by equal layers; it compiles at its first call."""
-        name = self._request.regions[layer.index].function
-        if name not in self._compiled:
-            self._compiled[name] = self._trial.compile(layer.call.function)
-        return self._compiled[name]
-
 
 class _Ended(Exception):
     """Ends the table: time is over, or eager raised, so that the next layer has no inputs."""
 
 
-class _Unjudged(Exception):
-    """The referee raised an exception."""
+def _wrong(found: Judged, pattern: str) -> set[int]:
+    """The index in each place that matches a pattern and where the sides differ, 0 where it has none; empty if that is no fault."""
+    differences = found.verdict.differences if found.verdict.fault else []
+    return {int(place[1] or 0) for each in differences if (place := re.match(pattern, each.where))}
 
 
-def _judged(call: Call, expected: Side, actual: Side) -> referee.Verdict:
-    try:
-        return referee.judge(call, expected, actual)
-    except Exception as error:
-        raise _Unjudged(f"{type(error).__name__}: {error}") from error
+def _with_figures(found: Judged) -> Outcome:
+    return replace(outcome_of(found), figures=figures(_triples(found)))
+
+
+def _triples(found: Judged) -> list[Triple]:
+    """The results, or the gradients, of both sides, and the results in double precision."""
+    expected, actual = found.expected, found.actual
+    if isinstance(found.call, GradientCall):
+        return matched(expected.gradients, actual.gradients, None)
+    return matched(tensors(expected.result), tensors(actual.result), _truth(found.call))
 
 
 def _truth(call: Call) -> list[torch.Tensor] | None:
@@ -258,11 +209,6 @@ def _truth(call: Call) -> list[torch.Tensor] | None:
         wide = referee.upcast(call)
         return None if wide is None else tensors(wide)
     return None
-
-
-def _said(verdict: referee.Verdict, found: Message) -> Outcome:
-    ending = Ending.NONDETERMINISTIC if verdict.nondeterministic else _ending(verdict.fault)
-    return Outcome(ending, verdict=verdict, figures=found)
 
 
 def _ending(is_wrong: bool) -> Ending:

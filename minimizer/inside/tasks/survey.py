@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import sys
 import time
 import types
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 import torch._inductor.config
 from torch import fx
 from torch._dynamo.repro import after_dynamo
+from torch._dynamo.utils import get_metrics_context
 
+from .. import messages
 from ..compiler import caches, subsystems
 from ..failures import CONTROL_FLOW, describe
 from ..graph import state
@@ -28,23 +33,22 @@ from ..messages import Failure, Finished
 from ..questions import SurveyRequest
 from ..referee import steadiness
 from ..referee.call import Call, Function
+from ..standard_output import StandardOutput
 from ..values import snapshot
 from ..values.capturing import WHY_CAPTURED, is_capturing
 from ..values.device import settle
-from ..watch import own_random
+from ..watch import compilations, own_random
 from ..watch.attempts import Attempts
 from ..watch.captured import CapturedGraph
 from ..watch.children import Children
 from ..watch.comparer import Comparer
 from ..watch.compiled_modules import compiled_modules
-from ..watch.coverage import Coverage
-from ..watch.each_instance import EachInstance
-from ..watch.health import Health, trace_to
+from ..watch.health import trace_to
 from ..watch.holder import Holder
-from ..watch.line import Line
+from ..watch.line import Line, end_with
 from ..watch.lost import LostGpu, is_lost
 from ..watch.ranks import other_ranks
-from ..watch.survey_log import Told, end_with, last_line
+from ..watch.record import Record
 from ..wire import STOP, Channel, Message
 from .script_run import let_nothing_check_itself, what_ends
 
@@ -53,6 +57,10 @@ MOST = 20
 """Most notes, uncompared graphs and missing errors that one run reports, of each."""
 MOST_SUSPECTS = 100
 """Most suspects that one run reports, since each one costs another run of the script."""
+MOST_OUTPUT = 200_000
+"""Bytes of a script's output that are told, from its beginning."""
+MOST_PRINTED = 16 << 10
+"""Bytes of the end of a script's output in which its last line is looked for."""
 
 
 class WhyNot(NamedTuple):
@@ -78,14 +86,12 @@ class Survey:
 
     def __init__(self, request: SurveyRequest, channel: Channel) -> None:
         self._request, self._begun = request, time.monotonic()
-        listed = None if request.calls is None else {int(graph): calls for graph, calls in request.calls.items()}
-        self._coverage = Coverage(request.steps, listed, request.nproc, values=request.values)
-        self._told, self._health = Told(self._coverage), Health()
+        self._record = Record(request)
+        self._coverage, self._health = self._record.coverage, self._record.health
         self._line = Line(channel, self._coverage)
-        self._holder = Holder(self._line, self._told, self._health, request.hold)
+        self._holder = Holder(self._line, self._record)
         self._lost = LostGpu(self._end_lost)
-        self._each = EachInstance(self._coverage) if request.each else None
-        self._comparer = Comparer(request, self._line, self._told, self._holder, self._health, self._lost, self._each)
+        self._comparer = Comparer(self._record, self._line, self._holder, self._lost)
         self._replaces_random = False
         """Whether compiled code draws eager's random numbers only because it is compared."""
         self._attempts: Attempts | None = None
@@ -93,6 +99,7 @@ class Survey:
         self._error: BaseException | None = None
         """The exception that ended the script."""
         self._stops_asked = 0
+        self._printed = StandardOutput() if request.measure else None
 
     def run(self) -> None:
         """Run the script until it ends, raises, or a call is held, and send the result."""
@@ -106,6 +113,8 @@ class Survey:
             if request.trace is not None:
                 trace_to(request.trace)
             self._install()
+            if request.measure:
+                self._health.count_calls()
             # The signal may arrive inside a compiled function, where Dynamo would trace the handler.
             signal.signal(STOP, torch._dynamo.disable(self._on_stop))
             self._attempts = Attempts(lambda: self._line.attempted(True))
@@ -115,10 +124,14 @@ class Survey:
         else:
             os.environ["TORCHDYNAMO_DISABLE"] = "1"
         let_nothing_check_itself()
-        watched = contextlib.nullcontext() if request.compile else self._told.raised
-        with watched, other_ranks(request.nproc, request.rank, request.script, request.args, request.text):
+        watched = contextlib.nullcontext() if request.compile else self._record.raised
+        with watched, self._other_ranks():
             self._error = what_ends(request.script, request.args, request.text)
         self._finish()
+
+    def _other_ranks(self) -> contextlib.AbstractContextManager[None]:
+        request = self._request
+        return other_ranks(request.nproc, request.rank, request.script, request.args, request.text, request.stacks)
 
     def _finish(self, *, stopped: bool = False) -> None:
         self._line.take_last_word()
@@ -126,13 +139,12 @@ class Survey:
             # The script's own check may have failed after a backward that was not compared yet.
             self._comparer.check_gradients(is_over=self._error is not None)
         if self._children.count:
-            self._coverage.excuses.excuse("child_processes", times=self._children.count)
-            self._coverage.also(
-                f"child processes of the script ({self._children.count}): only its own process is observed"
-            )
+            fact = f"child processes of the script ({self._children.count}): only its own process is observed"
+            self._record.excuse("child_processes", None, times=self._children.count, fact=fact)
+        self._comparer.merged.look()
         if outlived := self._comparer.kept.outlived():
-            self._told.note(f"{outlived}, {AFTERWARDS}")
-        told, coverage = self._told, self._coverage
+            self._record.note(f"{outlived}, {AFTERWARDS}")
+        record, coverage = self._record, self._coverage
         self._line.channel.send(
             Finished(
                 stopped=stopped,
@@ -141,24 +153,44 @@ class Survey:
                 exception=describe(self._error) if self._error else None,
                 seconds=time.monotonic() - self._begun,
                 comparing_seconds=coverage.seconds,
-                checked=coverage.checked(),
+                checked=record.checked(),
                 calls=coverage.calls(),
-                health=self._health.found() if self._request.compile else None,
-                uncompared=told.uncompared()[:MOST],
-                suspects=told.suspects[:MOST_SUSPECTS],
-                layouts=told.layouts[:MOST_SUSPECTS],
-                missing=told.missing[:MOST],
-                raised=told.raised.seen,
-                checks=told.checks,
+                health=self._found() if self._request.compile else None,
+                uncompared=record.uncompared()[:MOST],
+                suspects=list(record.suspects.values())[:MOST_SUSPECTS],
+                layouts=list(record.layouts.values())[:MOST_SUSPECTS],
+                merged=self._comparer.merged.changed,
+                missing=record.missing[:MOST],
+                raised=record.raised.seen,
+                checks=record.checks[-5:],
                 lost=self._lost.where,
-                instances=self._each.rows() if self._each is not None else [],
+                instances=record.each.rows() if record.each is not None else [],
                 modules=compiled_modules(coverage) if self._request.measure else [],
-                unsteady=told.unsteady,
+                unsteady=record.unsteady,
                 overwritten=self._comparer.kept.overwritten,
-                notes=told.notes[:MOST],
-                printed=last_line() if isinstance(self._error, SystemExit) else "",
+                notes=list(record.notes)[:MOST],
+                printed=_last_line() if isinstance(self._error, SystemExit) else "",
+                output=self._output(),
             )
         )
+
+    def _output(self) -> str | None:
+        """What the script has printed, which goes to where it would have gone; None where it was not collected."""
+        if self._printed is None:
+            return None
+        text = self._printed.text(MOST_OUTPUT)
+        self._printed.give_back()
+        return text
+
+    def _found(self) -> messages.Health:
+        """The health of what was compiled, with the settings that the script has changed."""
+        settings = [one for one in compilations.changed() if not self._is_ours(one)]
+        seconds = time.monotonic() - self._begun - self._coverage.seconds
+        return replace(self._health.found(self._coverage.graphs), changed=settings, seconds=seconds)
+
+    def _is_ours(self, one: messages.Changed) -> bool:
+        """Whether a setting was changed only to make random numbers comparable."""
+        return self._replaces_random and one.name.endswith(f".{state.FALLBACK_RANDOM}")
 
     # the hook ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +208,7 @@ class Survey:
         graph = CapturedGraph(len(self._coverage.graphs), module, backend, inputs)
         self._coverage.add(graph, _frame())
         if graph.communicates:
-            self._told.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
+            self._record.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
         if is_capturing():
             compiled = compile_()
             why = WhyNot("captured", f"its compilation {WHY_CAPTURED}")
@@ -186,7 +218,7 @@ class Survey:
             values = snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs)))
             call = Call.now(graph.module, list(values))
         except Exception as error:  # an error of our code must not reach the user's script
-            self._told.cannot_compare(graph, error)
+            self._record.cannot_compare(graph, error)
             compiled, why = compile_(), WhyNot("error_of_ours", f"{type(error).__name__}: {error}")
             return lambda *args: self._on_call(graph, compiled, list(args), why)
         if self._holder.is_at(graph, None):
@@ -228,7 +260,7 @@ class Survey:
             replaces = self._replaces_random or state.refuses_random(graph.backend)
             graph.draws_by_inductor = replaces and own_random.is_used_by(graph.backend)
             torch._inductor.config.fallback_random = True
-            self._coverage.excuses.excuse("random_replaced", f"graph {graph.index}")
+            self._record.excuse("random_replaced", graph)
         graph.eager_seconds = time.monotonic() - begun
         self._health.ours(graph.eager_seconds)
 
@@ -241,8 +273,7 @@ class Survey:
         number = graph.calls
         is_due = self._coverage.takes(graph, args) or self._holder.needs(graph, number)
         if is_due and why_not.rule:
-            self._coverage.excuses.excuse(why_not.rule, f"graph {graph.index}")
-            self._coverage.left_out(graph, why_not.words)
+            self._record.excuse(why_not.rule, graph, left_out=why_not.words)
         if not self._holder.is_at(graph, number):
             self._holder.note_call(graph, args)
         if not is_due or why_not.rule:
@@ -263,11 +294,14 @@ class Survey:
     # stopping ----------------------------------------------------------------------------------------------------
 
     def _on_stop(self, number: int, frame: types.FrameType | None) -> None:
-        """Handler of ``STOP``. Waits if Dynamo is capturing a graph, so that this graph is still looked at.
+        """Handler of ``STOP``. Waits if something is being compiled: a graph that Dynamo captures is still looked at, and a backward that is
+        compiled at its first run could not be replayed from within.
 
         Also waits for the first backward of a compared call, unless this is the second ``STOP``.
         """
         self._stops_asked += 1
+        if get_metrics_context().in_progress():
+            return
         while frame is not None:
             if frame.f_code.co_filename.endswith(os.path.join("_dynamo", "convert_frame.py")):
                 return
@@ -293,3 +327,14 @@ def _frame() -> Any:
     """An id of the frame that is being compiled, equal for its recompilations."""
     compilation = torch._guards.CompileContext.current_compile_id()
     return compilation and (getattr(compilation, "compiled_autograd_id", None), compilation.frame_id)
+
+
+def _last_line() -> str:
+    """The last line that this process has printed and that has words in it; empty if the script has moved its output elsewhere."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        size = os.fstat(2).st_size
+        end = os.pread(2, MOST_PRINTED, max(0, size - MOST_PRINTED)).decode("utf-8", "replace")
+        return next((line.strip()[-300:] for line in reversed(end.splitlines()) if re.search(r"\w", line)), "")
+    return ""

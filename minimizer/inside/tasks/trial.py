@@ -7,6 +7,7 @@ compiled is invalid), then through the public ``torch.compile``.
 from __future__ import annotations
 
 import contextlib
+import functools
 import linecache
 import os
 import sys
@@ -25,10 +26,12 @@ from ..failures import LOST, describe, device_error
 from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..questions import TrialRequest
-from ..referee import referee, steadiness
-from ..referee.call import Call
+from ..referee import steadiness
+from ..referee.call import Call, GradientCall, Side
+from ..referee.comparison import Judged, Raised, Run, Step, compare_with_gradients
+from ..referee.referee import Verdict
 from ..values import snapshot
-from ..values.boundary import places
+from ..values.boundary import Difference, places
 from ..values.device import settle
 from ..wire import Channel, Message
 
@@ -85,7 +88,7 @@ class Trial:
         wanted = self._request.compilations
         stop = float("inf")
         done = failed = 0
-        wrong: set[str] = set()
+        differences: list[Difference] = []
         while done < wanted and failed < self._request.failures and time.monotonic() < stop:
             if done:
                 torch._dynamo.reset()
@@ -97,8 +100,8 @@ class Trial:
                 stop = time.monotonic() + self._request.seconds
             done, failed = done + 1, failed + (outcome.ending is not Ending.SAME)
             if outcome.ending is Ending.DIFFERENT and outcome.verdict is not None:
-                wrong.update(difference.where for difference in outcome.verdict.differences)
-        if wanted > 1 and failed and not self._is_steady(call, wrong):
+                differences += outcome.verdict.differences
+        if wanted > 1 and failed and not self._is_steady(call, differences):
             yield Outcome(Ending.NONDETERMINISTIC)
 
     def call_of(self, function: Any, inputs: list[Any]) -> Call:
@@ -113,60 +116,43 @@ class Trial:
             inputs,
             snapshot.rng_state(),
             switches,
-            random=shares_random_numbers(),
+            random=bool(torch._inductor.config.fallback_random),
             tolerance=request.tolerance,
+            identity=request.identity,
             backward=outside if request.around else None,
         )
 
-    def _is_steady(self, call: Call, wrong: set[str]) -> bool:
+    def _is_steady(self, call: Call, differences: list[Difference]) -> bool:
         """Whether eager is deterministic; if not, a flaky failure is not the compiler's."""
         self._phase("eager")
-        is_of_gradients = any(where.startswith("grad") for where in wrong)
-        return steadiness.is_steady(call.behind(None) if is_of_gradients else call, wrong)
+        is_of_gradients = any(difference.where.startswith("grad") for difference in differences)
+        failing = call.behind(None) if is_of_gradients else call
+        return steadiness.steady(failing, Verdict(differences=differences)) is not None
 
     def _compare(self, call: Call) -> Outcome:
         self._phase("eager")
         # Not by `Call.run`: the mutated inputs are needed even if the call raises.
-        expected_inputs = snapshot.clone(call.inputs)
-        eager_error: Exception | None = None
+        inputs = snapshot.clone(list(call.inputs))
+        expected: Side | Exception
         try:
             with call.started():
-                expected = call.on(call.function, expected_inputs)
+                expected = call.on(call.function, inputs)
                 settle()
         except Exception as error:
             if device_error(error) == LOST:
                 return Outcome.of_error(Ending.EAGER_ERROR, error)
-            eager_error = error
-        changed = zip(call.inputs, expected_inputs, strict=True)
+            expected = error
+        changed = zip(call.inputs, inputs, strict=True)
         self.writes = [index for index, pair in enumerate(changed) if not _unchanged(*pair)]
-        returned = places(expected.result).items() if call.switches.grad and eager_error is None else ()
-        starts = {where: str(output.dtype) for where, output in returned if output.requires_grad}
+        returned = places(expected.result) if call.switches.grad and isinstance(expected, Side) else {}
+        starts = {where: str(output.dtype) for where, output in returned.items() if output.requires_grad}
         self.differentiated = starts if len(starts) <= MANY else {}
-        self._phase("compiled")
-        try:
-            compiled = self.compile(call.function)
-            actual = call.run(compiled)
-        except Exception as error:
-            if eager_error is not None:
-                return Outcome.of_error(Ending.EAGER_ERROR, eager_error)
-            return Outcome.raised(error)
-        if eager_error is not None:
-            return Outcome.of_error(Ending.MISSING_ERROR, eager_error)
-        self._phase("compare")
-        try:
-            verdict = referee.judge(call, expected, actual)
-        except Exception as error:
-            return _unjudged(error)
-        if (not verdict.fault or verdict.layout_only) and starts and self._request.backward:
-            behind = self._backward(call, compiled)
-            if isinstance(behind, Outcome):
-                return behind
-            # Right gradients do not clear a suspect output, or one with another memory layout.
-            stays = (verdict.discrete or verdict.fault) and behind is not None and not behind.fault
-            verdict = verdict if behind is None or stays else behind
-        if verdict.nondeterministic:
-            return Outcome(Ending.NONDETERMINISTIC, verdict=verdict)
-        return Outcome(Ending.DIFFERENT if verdict.fault else Ending.SAME, verdict=verdict)
+        compiled = self.compiler()
+        if isinstance(expected, Exception):
+            self._phase("compiled")
+            return outcome_behind(expected, call, compiled)
+        behind = call.behind(None) if starts and self._request.backward else None
+        return outcome_of(compare_with_gradients(call, compiled, expected, behind, begins=self._begin).decisive)
 
     def load(self) -> tuple[Any, list[Any]]:
         """Define the function from its text and make its inputs.
@@ -200,39 +186,37 @@ class Trial:
         kwargs = eval(f"dict({self._request.compile_kwargs})", {"torch": torch, **function.__globals__})
         return torch.compile(function, **kwargs)
 
-    def _backward(self, call: Call, compiled: Any) -> referee.Verdict | Outcome | None:
-        """The verdict on the gradients of the sum of all outputs, or an outcome if there is no verdict.
+    def compiler(self) -> Run:
+        """What runs a call compiled. Each function is compiled once, at its first call."""
+        compiled = functools.cache(self.compile)
+        return lambda call: call.run(compiled(call.function))
 
-        None if eager cannot compute them.
-        """
-        behind = call.behind(None)
-        self._phase("eager")
-        try:
-            expected = behind.run(behind.function)
-        except Exception as error:
-            return Outcome.of_error(Ending.EAGER_ERROR, error) if device_error(error) == LOST else None
-        self._phase("backward")
-        try:
-            actual = behind.run(compiled)
-        except Exception as error:
-            return Outcome.raised(error)
-        try:
-            return referee.judge(behind, expected, actual)
-        except Exception as error:
-            return _unjudged(error)
+    def _begin(self, call: Call, step: Step) -> None:
+        is_backward = isinstance(call, GradientCall) and step is Step.COMPILED
+        self._phase("backward" if is_backward else step.value)
 
     def _phase(self, name: str) -> None:
         self._channel.send(Phase(phase=name))
 
 
-def shares_random_numbers() -> bool:
-    """Whether compiled code draws eager's random numbers, so that values that depend on them can be compared."""
-    return bool(torch._inductor.config.fallback_random)
+def outcome_of(found: Judged | Raised) -> Outcome:
+    """The outcome of a comparison. One that the referee cannot judge neither passes nor fails."""
+    if isinstance(found, Judged):
+        ending = Ending.DIFFERENT if found.verdict.fault else Ending.SAME
+        ending = Ending.NONDETERMINISTIC if found.verdict.nondeterministic else ending
+        return Outcome(ending, verdict=found.verdict)
+    if found.step is Step.COMPILED:
+        return Outcome.raised(found.error)
+    return Outcome.of_error(Ending.EAGER_ERROR if found.step is Step.EAGER else Ending.SETUP_ERROR, found.error)
 
 
-def _unjudged(error: Exception) -> Outcome:
-    """The outcome if the referee raises, for instance since a program cannot run under one of our modes: neither pass nor fail."""
-    return Outcome.of_error(Ending.SETUP_ERROR, error)
+def outcome_behind(error: Exception, call: Call, compiled: Run) -> Outcome:
+    """The outcome of a call that raises in eager: whether compiled code raises too."""
+    try:
+        compiled(call)
+    except Exception:
+        return Outcome.of_error(Ending.EAGER_ERROR, error)
+    return Outcome.of_error(Ending.MISSING_ERROR, error)
 
 
 def _unchanged(before: Any, after: Any) -> bool:

@@ -192,6 +192,25 @@ def test_a_layer_that_raises_on_both_sides_is_not_judged(child: Executor) -> Non
     assert [row.verdict for row in found.layers()] == ["good", "unknown", "unknown", "unknown"]
 
 
+def test_a_layer_whose_backward_raises_in_eager_is_not_judged(child: Executor) -> None:
+    setup = """
+runs = []
+def once(grad):
+    runs.append(1)
+    if len(runs) > 1:
+        raise ValueError("raised in eager only")
+def brittle(x):
+    y = x.relu()
+    if not torch.compiler.is_compiling():
+        y.register_hook(once)
+    return y
+"""
+    layers = (LAYERS[0], ("b", "brittle"), *LAYERS[2:])
+    found = table(child, "gm(*args)", layers=layers, setup=setup, grad=True)
+    assert found.rows[1].found["local backward"].ending == "eager_error"
+    assert [row.verdict for row in found.layers()] == [*["good"] * 6, "unknown", "good"]
+
+
 def test_numbers_that_the_graph_returns_shift_no_error_to_another_layer(child: Executor) -> None:
     """``d`` alone is wrong, and differs from the others in its shape."""
     setup = """

@@ -51,7 +51,7 @@ def test_the_line_is_the_users(child: Executor, home: Path, tmp_path: Path, monk
     script.write_text(TRAIN)
     journal = Journal(FolderSink(tmp_path), Report(), Clock(600))
     level = PythonLevel(child, script, ["--size", "3"], journal, jobs=2)
-    assert level.repro(Settled(Status.FAILED, Reason.UNEXPLAINED, "")) is not None
+    assert level.draft(Settled(Status.FAILED, Reason.UNEXPLAINED, "")) is not None
     (culprit,), failure = journal.report.culprits, journal.report.failure
     assert culprit.source is not None and failure is not None
     assert (culprit.source.file, culprit.source.line, culprit.source.code) == ("lines/net.py", 7, "print(x)")

@@ -172,6 +172,17 @@ def test_inductors_own_random_numbers_that_are_right_or_not_asked_for_are_no_fau
     assert (answer.checked.calls, answer.notes) == (2, [])
 
 
+def test_an_error_that_only_eagers_random_numbers_give_hides_no_wrong_dtype(child: Executor, home: Path) -> None:
+    """Inductor of torch 2.14 raises with them. The script does not ask for them, and never sees that error."""
+    text = """
+        import torch
+        torch.compile(torch.normal)(torch.ones(1, dtype=torch.half), torch.ones(1))
+    """
+    found = held(survey(child, script(home, text)))
+    assert found.failure.kind == "wrong_metadata"
+    assert found.program is not None and "fallback_random" not in found.program["setup"]
+
+
 def test_a_backend_is_the_same_for_dynamo_behind_an_option_that_was_left_out(child: Executor, home: Path) -> None:
     """Dynamo compiles anew for a backend with other options, and refuses after some times."""
     text = """

@@ -18,6 +18,30 @@ from minimizer.engine.reduce.graph.passes.bodies import opened
 from minimizer.engine.reduce.graph.public_names import candidates
 
 
+def test_the_body_of_a_scan_can_be_traced_again(child: Executor, home: Path) -> None:
+    """Dynamo takes a module for it, and refuses a function."""
+    text = (
+        BACKENDS
+        + """
+from torch._higher_order_ops.scan import scan
+
+def f(start, rows, keep):
+    return scan(lambda state, row: (keep * state + row, state.clone()), start, rows)
+
+with torch.no_grad():
+    torch.compile(f, backend=wrong)(torch.zeros(2), torch.ones(3, 2), torch.ones(2))
+"""
+    )
+    found = survey(child, script(home, text))
+    assert found.held is not None, found.finished
+    program = found.program("dynamo")
+    assert render.SCAN in targets(program)
+    again = replace(program, compile_kwargs=(("backend", "'aot_eager'"),))
+    (outcome,) = Oracle(child, found, ()).judge([again])
+    assert outcome.ending == "same", outcome
+    found.close()
+
+
 def test_a_graph_inside_a_transform_is_written_as_it_is(child: Executor, home: Path) -> None:
     """Values of a transform are wrappers that live no longer than it: they are not asked for, and not saved."""
     text = (

@@ -141,6 +141,11 @@ def test_what_shares_memory_may_be_an_input_or_an_output() -> None:
     assert "alias_of" not in found("output[1]", "aliasing", "shares storage with input[7]", alone)
 
 
+def test_an_output_may_be_the_object_of_another() -> None:
+    details = found("output[1]", "identity", "an object of its own", "the object of output[0]")
+    assert details == {"aspect": "identity", "output": "[1]", "alias_of_output": "[0]"}
+
+
 @pytest.mark.parametrize(
     ("actual", "aspect"),
     [
@@ -182,6 +187,12 @@ def test_no_error_against_double_precision_is_told_of_what_became_nan() -> None:
     assert lost.local_error is not None and off.local_error is not None
     assert (lost.local_error.compiled_vs_fp64, lost.local_error.eager_vs_fp64) == (None, 0.25)
     assert off.local_error.compiled_vs_fp64 == 0.0
+
+
+def test_the_view_is_blamed_where_two_outputs_are_one_object() -> None:
+    program = calling("operator.mul", ".view")
+    one = differs("different", fault=True, differences=[{"where": "output[1]", "what": "identity"}])
+    assert culprit_of(program, ["aten.mul", "aten.view"], one, program).ops == ["aten.view"]
 
 
 def test_a_check_of_what_is_undefined_is_in_dispute() -> None:

@@ -19,7 +19,7 @@ from minimizer.inside.questions import ScriptRequest
 from minimizer.report.culprit import Layer
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
-from minimizer.vocabulary import Kind, Reason, Status
+from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 SCRIPT = """\
 # A comment.
@@ -63,7 +63,7 @@ def test_a_crash_is_at_the_users_line_that_died(args: list[str], tmp_path: Path)
     journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     level = PythonLevel(cast(Executor, Dies()), script, args, journal, jobs=1)
     otherwise = Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)
-    assert level.repro(otherwise) is not None
+    assert level.draft(otherwise) is not None
     (culprit,), failure = journal.report.culprits, journal.report.failure
     assert failure is not None and 'File "träin.py", line 13, in <module>' in failure.traceback
     assert culprit.source is not None
@@ -80,7 +80,7 @@ def test_a_module_that_the_table_of_layers_knows_is_the_culprits(tmp_path: Path)
     ]
     journal = Journal(FolderSink(tmp_path / "out"), Report(layers=layers), Clock(600))
     level = PythonLevel(cast(Executor, Dies()), script, [], journal, jobs=1)
-    assert level.repro(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)) is not None
+    assert level.draft(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)) is not None
     assert journal.report.culprits[0].module == "blocks.0"
 
 
@@ -89,8 +89,9 @@ class Raises:
 
     jobs = 1
 
-    def __init__(self, needs: dict[str | None, tuple[str, ...]]) -> None:
-        self.needs = needs
+    def __init__(self, needs: dict[str | None, tuple[str, ...]], spared: tuple[str | None, str] = ("", "")) -> None:
+        """``needs``: the lines that a backend must find to raise. ``spared``: a backend, and a line with which it does not."""
+        self.needs, self.spared = needs, spared
         self.asked: list[str | None] = []
 
     def judge(self, requests: Sequence[ScriptRequest], **_: Any) -> list[Outcome]:
@@ -101,7 +102,9 @@ class Raises:
             return Outcome(ending=Ending.SAME)
         self.asked.append(request.backend)
         needed = self.needs.get(request.backend)
-        if needed is None or any(line not in request.text for line in needed):
+        backend, line = self.spared
+        is_spared = request.backend == backend and line in request.text
+        if needed is None or is_spared or any(line not in request.text for line in needed):
             return Outcome(ending=Ending.SAME)
         error = ExceptionInfo(
             type="RuntimeError", message="boom", root_type="RuntimeError", root_message="boom",
@@ -128,9 +131,25 @@ def test_a_script_is_reduced_on_the_cheapest_backend_and_confirmed_on_its_own(
     raises = Raises({None: own, "aot_eager": below, "aot_eager_decomp_partition": below})
     journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     level = PythonLevel(cast(Executor, raises), script, [], journal, jobs=1)
-    repro = level.repro(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.COMPILE_ERROR))
-    assert repro is not None
+    draft = level.draft(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.COMPILE_ERROR))
+    assert draft is not None
     assert [
-        line for line in ("f(torch.ones(2))", "f(torch.ones(3))", "f(torch.ones(4))") if line in repro.source
+        line for line in ("f(torch.ones(2))", "f(torch.ones(3))", "f(torch.ones(4))") if line in draft.repro.source
     ] == kept
     assert raises.asked.count("aot_eager") > raises.asked.count(None) or len(kept) > 1
+
+
+def test_a_script_that_passes_below_its_backend_is_not_reduced_to_one_that_fails_there(tmp_path: Path) -> None:
+    """Once the line is gone that keeps the lower backend from failing, the same message comes from another fault."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT + "f(torch.ones(4))\n")
+    below = "aot_eager_decomp_partition"
+    needed = ("f(torch.ones(2))",)
+    raises = Raises({None: needed, below: needed}, spared=(below, "f(torch.ones(4))"))
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
+    level = PythonLevel(cast(Executor, raises), script, [], journal, jobs=1)
+    draft = level.draft(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.COMPILE_ERROR))
+    assert draft is not None
+    assert "f(torch.ones(4))" in draft.repro.source and "f(torch.ones(3))" not in draft.repro.source
+    failure = journal.report.failure
+    assert failure is not None and failure.stage is Stage.INDUCTOR

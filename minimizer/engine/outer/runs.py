@@ -1,0 +1,122 @@
+"""Runs in the child: the trace of a script, and a flat program side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from minimizer.engine.budget.patience import NOTED_SHARE
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.traced import Parting, Sides
+from minimizer.engine.outer.program import BACKWARD, OuterProgram, parse
+from minimizer.engine.outer.slices import direct_needs
+from minimizer.engine.outer.write import (
+    compile_options,
+    exact_inputs,
+    graph_function,
+    setup,
+    step_code,
+    used_graphs,
+)
+from minimizer.engine.survey.prelude import with_prelude
+from minimizer.engine.trouble import Fault
+from minimizer.inside.questions import SidesRequest, Step, TraceRequest
+
+MOST_EVENTS = 20_000
+"""Events of the longest program: a script is a straight line of them, and thousands of steps of training say nothing that some do not."""
+MOST_BYTES = 256 << 20
+"""Bytes of inputs that a trace keeps: the weights of a model, most of all."""
+IMPORTS = (
+    "import contextlib\nimport functools\nimport math\nimport operator\nimport torch\nimport torch.nn.functional as F\n"
+)
+
+EVENT, COMPILED = "event", "compiled"
+"""Words of the child's phases: the event that it is at, and the side that runs."""
+SIDES = {COMPILED: "in compiled code", "compare": "in our comparison"}
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """A trace that was run: how the script ended, and its program; None where there is none. ``file``: values of inputs."""
+
+    outcome: Outcome
+    program: OuterProgram | None
+    file: Path
+
+
+def trace(executor: Executor, script: Path, args: Sequence[str], *, timeout: float) -> Tracing:
+    """Trace a script in the child.
+
+    Raises:
+        ChildFailed: what it sent is malformed.
+        GraphTooLarge: a graph has too many nodes.
+    """
+    file = executor.place.folder("trace") / "inputs.pt"
+    request = TraceRequest(
+        script=str(script),
+        args=args,
+        file=str(file),
+        events=MOST_EVENTS,
+        bytes=MOST_BYTES,
+        seconds=NOTED_SHARE * timeout,
+    )
+    (outcome,) = executor.judge([request], timeout=timeout)
+    if outcome.trace is None:
+        return Tracing(outcome, None, file)
+    program, settings = parse(outcome.trace), outcome.trace.opaque_settings
+    graphs = {name: with_prelude(graph, script, settings) for name, graph in program.graphs.items()}
+    return Tracing(outcome, replace(program, graphs=graphs), file)
+
+
+def side_by_side(executor: Executor, program: OuterProgram, file: Path, *, timeout: float) -> Outcome:
+    """Run a program side by side in the child; where its ``sides`` are missing, `sides_of` tells the event from the ``phase``."""
+    events = range(len(program.events))
+    steps = [
+        Step(
+            step_code(event),
+            event.values,
+            graph,
+            event.kind == BACKWARD,
+            sorted(direct),
+            bool(event.raises),
+            event.is_setting,
+            event.draws,
+        )
+        for event, graph, direct in zip(program.events, program.graph_of, direct_needs(program), strict=True)
+    ]
+    graphs = {name: program.graphs[name].as_compiled() for name in used_graphs(program, events)}
+    functions = [graph_function(graph, name, decorated=False) for name, graph in graphs.items()]
+    inputs = exact_inputs(program, events)
+    request = SidesRequest(
+        setup=IMPORTS + "\n\n".join([*setup(program, events), *functions]),
+        graphs={name: compile_options(graph) for name, graph in graphs.items()},
+        inputs="\n".join(inputs),
+        file=str(file) if any("data[" in line for line in inputs) else None,
+        steps=steps,
+        seconds=NOTED_SHARE * timeout,
+    )
+    (outcome,) = executor.judge([request], timeout=timeout)
+    return outcome
+
+
+def sides_of(outcome: Outcome, events: int) -> Sides | None:
+    """Where the two part, of this many events; None where the program could not be run.
+
+    Where the process did not live to say so, it is the compiled side's death that parts them, and no other: not one of eager, of our own
+    comparison or by the machine, and no end for want of time.
+    """
+    if outcome.sides is not None:
+        return outcome.sides
+    word, _, rest = outcome.phase.partition(" ")
+    number, _, side = rest.partition(" ")
+    if outcome.ending not in (Ending.CRASH, Ending.TIMEOUT) or word != EVENT or not number.isdecimal():
+        return None
+    index = int(number)
+    if index >= events:
+        return None
+    what = f"the process died by signal {outcome.signal}" if outcome.signal else "it did not come back in time"
+    if outcome.ending is Ending.CRASH and side == COMPILED and outcome.rule.fault is not Fault.MACHINE:
+        return Sides(first=Parting(event=index, own=True, what=what), ran=index)
+    return Sides(ran=index, stopped=f"event {index}, {SIDES.get(side, 'in eager')}: {what}")

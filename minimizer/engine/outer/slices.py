@@ -1,0 +1,57 @@
+"""What the events of a flat program need: the backward slice of a value follows from that.
+
+A value comes from the event that makes it and from those that change its storage in place, under any name; a gradient from the backwards
+since it was last set. (M. Weiser, Program Slicing, 1981, for straight-line code.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from minimizer.engine.outer.program import BACKWARD, GRAD, OuterProgram
+
+
+def named_needs(program: OuterProgram) -> list[frozenset[int]]:
+    """The earlier events that give each event its names: it can run without all others, though on other values."""
+    needs: list[frozenset[int]] = []
+    made: dict[str, int] = {}
+    for index, event in enumerate(program.events):
+        needs.append(frozenset(made[name] for name in event.reads if name in made))
+        new = [name for name in event.makes if name not in made and name not in program.inputs]
+        made.update(dict.fromkeys(new, index))  # one that is changed in place is made already
+        if event.kind == BACKWARD:
+            made.update((name + GRAD, index) for name in event.grads)
+    return needs
+
+
+def closed(needs: Sequence[Set[int]], start: Set[int]) -> set[int]:
+    """These events, and all that they need."""
+    found, left = set(start), list(start)
+    while left:
+        further = needs[left.pop()] - found
+        found |= further
+        left += further
+    return found
+
+
+def direct_needs(program: OuterProgram) -> list[frozenset[int]]:
+    """The earlier events that each event needs by itself, by index.
+
+    Of those that change a storage or a gradient it is the last one: that one needs the change before it.
+    """
+    needs: list[frozenset[int]] = []
+    made: dict[str, int] = {}
+    changed: dict[int, int] = {}
+    grads: dict[str, int] = {}
+    for index, event in enumerate(program.events):
+        touched = (*event.reads, *event.writes)
+        storages = {program.storages[name] for name in touched if name in program.storages}
+        leaves = [name + GRAD for name in event.grads]
+        named = {known[name] for name in event.reads for known in (made, grads) if name in known}
+        memory = {changed[storage] for storage in storages if storage in changed}
+        gathered = {grads[name] for name in leaves if name in grads} if event.kind == BACKWARD else set[int]()
+        needs.append(frozenset(named | memory | gathered))
+        made.update(dict.fromkeys(event.makes, index))
+        changed.update((program.storages[name], index) for name in event.writes if name in program.storages)
+        grads.update(dict.fromkeys(leaves, index))
+    return needs

@@ -1,0 +1,297 @@
+"""Runs a flat program side by side, in eager and compiled, and says where the two part.
+
+Three states advance together, event by event: eager's, the compiled side's own, and one that is compiled but is given eager's values
+after each event. What differs there is wrong on eager's own inputs; what differs on the compiled side's own only was carried on. Values
+are judged by the referee: a call of a graph as a survey judges it, gradients by the part of the program that they come from.
+"""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch._inductor.config
+from torch import Tensor
+
+from ..failures import describe
+from ..messages import Phase
+from ..outcome import Ending, Outcome
+from ..questions import SidesRequest, Step
+from ..referee import referee
+from ..referee.call import Call, Side
+from ..values import snapshot
+from ..wire import Channel, Message
+from .needed import needed
+
+EVENT = "event"
+EAGER, COMPILED, COMPARE = "eager", "compiled", "compare"
+"""What runs of an event: a side, or our comparison. Only a death of the compiled side is the compiler's."""
+
+
+def side_by_side(message: Message, channel: Channel) -> None:
+    """Task of a forked child: answer a `SidesRequest` with one `Outcome`, whose ``sides`` say where the two part."""
+    request = SidesRequest.read(message)
+    torch._inductor.config.compile_threads = 1
+    torch._inductor.config.fallback_random = True  # both sides draw the same numbers
+    try:
+        sides = SideBySide(request, lambda index, side: channel.send(Phase(phase=f"{EVENT} {index} {side}")))
+    except Exception as error:
+        channel.send(Outcome.of_error(Ending.SETUP_ERROR, error))
+        return
+    try:
+        sides.run()
+    except Exception as error:  # ours: what was found before it counts
+        sides.note(f"the comparison came to an end by {type(error).__name__}: {error}")
+    channel.send(Outcome(Ending.SAME if sides.first is None else Ending.DIFFERENT, sides=sides.told()))
+
+
+class State:
+    """One state of the program: the values of its names. ``calls``: those of graphs in the current event, in order."""
+
+    def __init__(self, request: SidesRequest, data: Any) -> None:
+        self.values: dict[str, Any] = {"data": snapshot.clone(data)}
+        exec(compile(request.setup, "<setup>", "exec"), self.values)
+        self.functions = {name: self.values[name] for name in request.graphs}
+        exec(compile(request.inputs, "<inputs>", "exec"), self.values)
+        self.calls: list[tuple[Call, Side]] = []
+
+    def take(self, code: Any) -> BaseException | None:
+        """Run an event; the exception that it raises."""
+        self.calls.clear()
+        try:
+            exec(code, self.values)
+        except Exception as error:
+            return error
+        return None
+
+    def value(self, path: str) -> Any:
+        """The value of a name, or of an attribute of it; None where it has none."""
+        name, _, attribute = path.partition(".")
+        value = self.values.get(name)
+        return getattr(value, attribute, None) if attribute else value
+
+    def call_by(self, functions: dict[str, Callable[..., Any]], *, keeping: bool) -> None:
+        """Call these functions for the graphs; ``keeping``: keep what a call was given, and what it made of it."""
+        for name, function in functions.items():
+            self.values[name] = self._kept(self.functions[name], function) if keeping else function
+
+    def _kept(self, eager: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            call = Call.now(eager, snapshot.clone(list(args)), random=True)
+            result = function(*args)
+            # As they are now: a later event may change them.
+            seen = snapshot.clone((_detached(result), _detached(list(args))))
+            self.calls.append((call, Side(*seen)))
+            return result
+
+        return run
+
+
+class SideBySide:
+    """The run of one program. ``first``: where the two part first; None if they do not."""
+
+    def __init__(self, request: SidesRequest, on_event: Callable[[int, str], None]) -> None:
+        data = torch.load(request.file, weights_only=True) if request.file is not None else {}
+        self._request, self._on_event, self._data = request, on_event, data
+        self._eager, self._given, self._own = (State(request, data) for _ in range(3))
+        scope = self._given.values
+        compiled = {
+            name: torch.compile(self._given.functions[name], **eval(f"dict({options})", scope))
+            for name, options in request.graphs.items()
+        }
+        self._eager.call_by(self._eager.functions, keeping=True)
+        self._given.call_by(compiled, keeping=True)
+        self._own.call_by(compiled, keeping=False)
+        self._codes = [compile(step.code, f"<event {index}>", "exec") for index, step in enumerate(request.steps)]
+        self._inputs = _bound(request.inputs)
+        self._start = {name: self._eager.values[name] for name in self._inputs}
+        self._start = snapshot.clone(self._start)
+        self.first: Message | None = None
+        self._distances: list[Message] = []
+        self._ran = 0
+        self._stopped = ""
+
+    def run(self) -> None:
+        """Run the events, until both sides raise or the time is over; the first parting is told, and later ones are carried on."""
+        begun = time.monotonic()
+        for index, step in enumerate(self._request.steps):
+            if time.monotonic() - begun > self._request.seconds:
+                self.note(f"the time was over after {index} events")
+                return
+            errors = self._take(index)
+            self._ran = index + 1
+            if step.raises and all(error is not None for error in errors):
+                continue
+            if any(error is not None for error in errors):
+                self._tell_errors(index, *errors)
+                return
+            if step.values:
+                self._on_event(index, COMPARE)
+                if not self._compare(index, step):
+                    return
+
+    def note(self, what: str) -> None:
+        """Tell why no more is run, or what could not be compared; the first one counts."""
+        self._stopped = self._stopped or what[:500]
+
+    def told(self) -> Message:
+        """The answer: see ``engine/child/traced.py``."""
+        return {"first": self.first, "distances": self._distances, "ran": self._ran, "stopped": self._stopped}
+
+    def _take(self, index: int) -> list[BaseException | None]:
+        """Run an event in each state from the same random state: in eager first, so that what dies there is not laid to the compiler."""
+        step, start = self._request.steps[index], snapshot.rng_state()
+        self._on_event(index, EAGER)
+        eager = self._eager.take(self._codes[index])
+        end = snapshot.rng_state()
+        if step.graph is not None or step.is_backward:
+            self._on_event(index, COMPILED)
+        snapshot.set_rng_state(start)
+        given = self._given.take(self._codes[index])
+        snapshot.set_rng_state(start)
+        own = self._own.take(self._codes[index])
+        snapshot.set_rng_state(end)
+        return [own, given, eager]
+
+    def _tell_errors(
+        self, index: int, own: BaseException | None, given: BaseException | None, eager: BaseException | None
+    ) -> None:
+        if eager is not None and given is not None:
+            self.note(f"event {index} raises in eager too: {type(eager).__name__}: {eager}")
+            return
+        error = given or eager or own
+        assert error is not None
+        side = "in eager only" if eager is not None else "compiled only"
+        what = f"raises {side}: {describe(error).root_type}: {describe(error).root_message}"[:2000]
+        if self.first is None:
+            self.first = {"event": index, "own": given is not None or eager is not None, "what": what}
+        else:
+            self.note(f"event {index} {what}")
+
+    def _compare(self, index: int, step: Step) -> bool:
+        """Compare the values of an event; whether the states can go on, with eager's values where they differ."""
+        own: dict[str, float] = {}
+        carried = [0.0]
+        unknown: list[str] = []
+        for path in step.values:
+            expected = self._eager.value(path)
+            if not isinstance(expected, Tensor):
+                continue
+            given = self._given.value(path)
+            try:
+                if not _is_equal(expected, given):
+                    own[path] = _distance(expected, given)
+                carried.append(_distance(expected, self._own.value(path)))
+            except Exception as error:  # values of a kind that torch cannot compare, such as sparse or quantized ones
+                self.note(f"event {index}: {path} could not be compared: {type(error).__name__}: {error}")
+                unknown.append(path)
+        if own and self.first is None:
+            self._tell_difference(index, step, own)
+        if step.graph is not None or step.is_backward:
+            self._distances.append({"event": index, "own": max(own.values(), default=0.0), "carried": max(carried)})
+        for path in dict.fromkeys([*own, *unknown]):
+            try:
+                _copy(self._eager.value(path), self._given.value(path))
+            except Exception as error:  # from here on a difference may be an earlier one's, and says nothing
+                self.note(f"event {index}: {path} could not be given eager's values: {type(error).__name__}: {error}")
+                return False
+        return True
+
+    def _tell_difference(self, index: int, step: Step, own: Mapping[str, float]) -> None:
+        """Have the referee judge an event whose values differ by these distances."""
+        verdict = self._judged(index, step, list(own))
+        if verdict is not None and verdict.nondeterministic:
+            self.note(f"event {index} could not be judged: eager does not agree with itself ({verdict.rule})")
+        if verdict is not None and verdict.fault:
+            self.first = {
+                "event": index,
+                "own": True,
+                "what": str(verdict.differences[0]) if verdict.differences else verdict.rule,
+                "value": max(own, key=own.__getitem__),
+                "rule": verdict.rule,
+                "error": max(own.values()),
+            }
+
+    def _judged(self, index: int, step: Step, differing: Sequence[str]) -> referee.Verdict | None:
+        """The referee's verdict on an event; None for one that the compiler has no part in, or that it cannot judge."""
+        if step.graph is None and not step.is_backward:
+            return None
+        try:
+            if step.graph is not None and len(self._eager.calls) == len(self._given.calls) == 1:
+                (call, expected), (_, actual) = *self._eager.calls, *self._given.calls
+                return referee.judge(call, expected, actual)
+            expected, actual = (
+                Side([_detached(state.value(path)) for path in differing]) for state in (self._eager, self._given)
+            )
+            return referee.judge(self._from_the_start(index, differing), expected, actual)
+        except Exception as error:
+            self.note(f"event {index} could not be judged: {type(error).__name__}: {error}")
+            return None
+
+    def _from_the_start(self, index: int, paths: Sequence[str]) -> Call:
+        """The call that computes values of an event from the inputs of the program, by the events that they come from."""
+        codes = [self._codes[place] for place in (*needed(self._request.steps, index), index)]
+        functions = self._eager.functions
+
+        def program(*inputs: Any) -> list[Any]:
+            state = State.__new__(State)
+            state.values = {**self._eager.values, **functions, **dict(zip(self._inputs, inputs, strict=True))}
+            for code in codes:
+                exec(code, state.values)
+            return [_detached(state.value(path)) for path in paths]
+
+        return replace(
+            Call.now(program, [self._start[name] for name in self._inputs], random=True), rng=snapshot.rng_state()
+        )
+
+
+def _bound(statements: str) -> list[str]:
+    """The names that statements bind, in order."""
+    found = [
+        node.id
+        for node in ast.walk(ast.parse(statements))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _detached(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach()
+    if isinstance(value, (tuple, list)):
+        return [_detached(one) for one in value]
+    return value
+
+
+def _is_equal(expected: Tensor, actual: Any) -> bool:
+    """Whether a tensor equals another in shape, dtype and all bits that count."""
+    if not isinstance(actual, Tensor) or actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return False
+    with torch.no_grad():
+        return bool(torch.equal(expected, actual))
+
+
+def _distance(expected: Tensor, actual: Any) -> float:
+    """The distance of a value from eager's relative to that, in the norm; infinite where it has another shape or other places with NaN."""
+    if not isinstance(actual, Tensor) or actual.shape != expected.shape:
+        return float("inf")
+    with torch.no_grad():
+        one, other = (
+            value.to(torch.complex128 if value.is_complex() else torch.float64) for value in (expected, actual)
+        )
+        if not torch.equal(one.isnan(), other.isnan()):
+            return float("inf")
+        difference = torch.where(one == other, torch.zeros_like(one), one - other).nan_to_num(0.0)
+        size = float(one.nan_to_num(0.0, 0.0, 0.0).norm())
+        return float(difference.norm()) / size if size else float(difference.norm())
+
+
+def _copy(source: Tensor, target: Any) -> None:
+    """Give a tensor the values of another, unseen by autograd."""
+    if isinstance(target, Tensor) and target.shape == source.shape:
+        with torch.no_grad(), torch.inference_mode(target.is_inference()):
+            target.data.copy_(source)

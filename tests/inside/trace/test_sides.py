@@ -1,0 +1,158 @@
+"""A flat program that is run side by side parts where compiled code is wrong on eager's own inputs, or raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from children import SECONDS
+from flat import program_of, traced
+
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.traced import Sides
+from minimizer.engine.outer.program import OuterProgram
+from minimizer.engine.outer.runs import side_by_side, sides_of
+
+SECOND_GRADIENT = """
+    weight = torch.ones(4, 4, requires_grad=True)
+    f = torch.compile(lambda x: F.silu(x @ weight).exp() * 2, backend="aot_eager")
+    x = torch.ones(2, 4)
+    f(x).sum().backward()
+    loss = f(x).square().mean()
+    (slope,) = torch.autograd.grad(loss, weight, retain_graph=True)
+    loss.backward()
+"""
+TRAINING = """
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 1))
+    compiled = torch.compile(model, backend="aot_eager")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(3):
+        x = torch.randn(16, 8)
+        loss = F.mse_loss(compiled(x)[:, 0], x[:, 0])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+DROPPED_CAST = """
+    rest = torch.zeros(24)
+
+    @torch.compile
+    def send(gradient):
+        wanted = gradient + rest
+        sent = wanted.to(torch.bfloat16).to(torch.float32)
+        rest.copy_(wanted - sent)
+        return sent
+
+    total = torch.zeros(24)
+    for step in range(3):
+        total += send(torch.linspace(0.1, 0.7, 24) + step)
+"""
+
+
+Sided = Callable[[str], tuple[OuterProgram, Outcome, Sides]]
+
+
+@pytest.fixture
+def sides(child: Executor, home: Path) -> Sided:
+    """Traces a script and runs its program side by side."""
+
+    def run(text: str) -> tuple[OuterProgram, Outcome, Sides]:
+        tracing = traced(child, home, dedent(text))
+        program = program_of(tracing)
+        outcome = side_by_side(child, program, tracing.file, timeout=SECONDS)
+        found = sides_of(outcome, len(program.events))
+        assert found is not None, outcome
+        return program, outcome, found
+
+    return run
+
+
+def test_an_error_that_only_compiled_code_raises_is_found_at_its_event(sides: Sided) -> None:
+    program, outcome, found = sides(SECOND_GRADIENT)
+
+    assert outcome.ending is Ending.DIFFERENT
+    assert found.first is not None
+    assert found.first.own
+    assert "donated buffers" in found.first.what
+    event = program.events[found.first.event]
+    assert "torch.autograd.grad(" in event.code
+    assert event.source is not None
+    assert event.source[2].startswith("(slope,) = ")
+
+
+def test_training_that_rounds_otherwise_agrees(sides: Sided) -> None:
+    program, outcome, found = sides(TRAINING)
+
+    assert outcome.ending is Ending.SAME
+    assert (found.first, found.ran, found.stopped) == (None, len(program.events), "")
+    assert len(found.distances) == 6
+    assert all((one.carried or 0) < 1e-4 for one in found.distances)
+
+
+def test_a_state_that_compiled_code_leaves_wrong_is_found_at_the_first_call(sides: Sided) -> None:
+    program, _, found = sides(DROPPED_CAST)
+
+    assert found.first is not None
+    event = program.events[found.first.event]
+    assert event.code.partition(" = ")[2].startswith("graph_0(")
+    assert found.first.own
+    assert (found.first.value, found.first.event) == ("rest", min(one.event for one in found.distances))
+
+
+OWN_BACKEND = """
+    def doubling(graph, inputs):
+        return lambda *args: [2 * value for value in graph(*args)]
+
+    f = torch.compile(lambda x: x + 1, backend=doubling)
+    y = f(torch.ones(3)) - 3
+    z = f(y)
+"""
+
+
+def test_a_backend_of_the_scripts_own_travels_with_the_program(sides: Sided) -> None:
+    program, _, found = sides(OWN_BACKEND)
+
+    assert found.first is not None
+    assert found.first.event == 0
+    assert (found.first.own, found.first.error) == (True, 1.0)
+    assert found.ran == len(program.events) == 3
+
+
+SPARSE = """
+    torch.manual_seed(0)
+    table = torch.nn.Embedding(6, 3, sparse=True)
+    f = torch.compile(lambda x: x.exp().sum(), backend="aot_eager")
+    f(table(torch.tensor([1, 2]))).backward()
+    wide = torch.ones(1).expand(3)
+    result = f(wide + 1)
+"""
+
+
+def test_values_that_cannot_be_compared_are_told_and_the_answer_comes(sides: Sided) -> None:
+    _, outcome, found = sides(SPARSE)
+
+    assert outcome.ending is Ending.SAME
+    assert found.first is None
+    assert found.distances
+    assert all("could not be" in told for told in [found.stopped] if told)
+
+
+DROPOUT = """
+    torch.manual_seed(0)
+    weight = torch.ones(64, requires_grad=True)
+    f = torch.compile(lambda x: F.dropout(x * weight, 0.5).exp(), backend="aot_eager")
+    idle = torch.rand(5)
+    loss = f(torch.ones(64)).sum()
+    torch.autograd.backward(F.dropout(weight, 0.5).sum() + loss)
+"""
+
+
+def test_a_backward_behind_dropout_draws_the_same_masks_again(sides: Sided) -> None:
+    program, outcome, found = sides(DROPOUT)
+
+    assert outcome.ending is Ending.SAME
+    assert (found.first, found.ran, found.stopped) == (None, len(program.events), "")

@@ -1,0 +1,69 @@
+"""Slices of a flat program keep what the value of an event comes from, by names, by memory and through gradients."""
+
+from __future__ import annotations
+
+import pytest
+from sample_trace import EVENTS, event, traced
+
+from minimizer.engine.outer.program import OuterProgram, parse
+from minimizer.engine.outer.slices import direct_needs
+from minimizer.errors import ChildFailed
+from minimizer.inside.questions import Step
+from minimizer.inside.tasks.needed import needed
+
+SEED, DRAW, FIRST, LOSS, BACKWARD, GRAD, STEP, RESET, VIEW, ZERO, SECOND, _, LOSS_1, LAST = range(len(EVENTS))
+
+
+def slice_of(program: OuterProgram, target: int) -> list[int]:
+    """The events that one comes from, as the child follows them."""
+    steps = [
+        Step(one.code, needs=sorted(direct), is_setting=one.is_setting, draws=one.draws)
+        for one, direct in zip(program.events, direct_needs(program), strict=True)
+    ]
+    return needed(steps, target)
+
+
+@pytest.mark.parametrize(
+    ("target", "events"),
+    [
+        (LOSS, [SEED, DRAW, FIRST]),
+        (GRAD, [SEED, DRAW, FIRST, LOSS, BACKWARD]),
+        # The view changes the memory of `w`, and the step that changes it comes from the gradient.
+        (SECOND, [SEED, DRAW, FIRST, LOSS, BACKWARD, GRAD, STEP, VIEW, ZERO]),
+        (DRAW, [SEED]),
+    ],
+)
+def test_a_slice_follows_names_memory_and_gradients(target: int, events: list[int]) -> None:
+    assert slice_of(parse(traced()), target) == events
+
+
+def test_a_gradient_comes_from_the_backwards_since_it_was_set() -> None:
+    program = parse(traced(events=[*EVENTS, event("last = w.grad", makes="last")]))
+
+    assert direct_needs(program)[LAST] >= {RESET}
+    assert LAST in direct_needs(program)[len(EVENTS)]
+    assert BACKWARD not in direct_needs(program)[LAST]
+
+
+def test_many_writes_of_one_tensor_need_one_another_and_not_all_before() -> None:
+    writes = [event("w.sub_(1)", writes=["w"]) for _ in range(20_000)]
+    backwards = [event("other.backward()", "backward", grads=["w"]) for _ in range(2000)]
+    program = parse(traced(events=[*writes, *backwards]))
+
+    assert max(map(len, direct_needs(program))) == 1
+    assert slice_of(program, 19_999) == list(range(19_999))
+    assert len(slice_of(program, 21_999)) == 1999
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        event("x = ", makes="x"),
+        event("x = 1; y = 2", makes="x"),
+        event("x = 1", makes="x", under=["open('/etc/passwd')"]),
+        event("x = 1", makes="x", raises="Error):\n    import os #"),
+    ],
+)
+def test_what_is_no_single_statement_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ChildFailed):
+        parse(traced(events=[wrong]))
