@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minimizer.report import generated_code, issue_sections, maintainers, measurements, sections
+from minimizer.report import generated_code, health_section, issue_sections, maintainers, measurements, sections
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Report
 from minimizer.report.safe_markdown import bullets, code, escape
@@ -35,8 +35,8 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
             ("Workaround", sections.workaround(report)),
             ("Generated code", generated_code.of_all(report.generated_code, _of_further(report))),
             ("Layers", measurements.layers(report)),
+            ("Health", health_section.health(report)),
             ("What was tried", sections.attempts(report)),
-            ("Health", measurements.health(report)),
             ("Reduction", measurements.reduction(report)),
             ("PyTorch's own minifier", sections.witnesses(report)),
             ("Also seen", sections.also_seen(report)),

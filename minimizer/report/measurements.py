@@ -1,4 +1,4 @@
-"""The sections of `report.md` with what was measured and counted: layers, times, the reduction, and what was compared."""
+"""The sections of `report.md` with what was measured and counted: layers, the reduction, and what was compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from minimizer.report.model import Report
 from minimizer.report.safe_markdown import bullets, code, escape, table
 from minimizer.vocabulary import counted
 
-CROWDED = "the machine had more to do than it has cores"
 MAX_LAYERS = 20
 
 
@@ -47,31 +46,6 @@ def layers(report: Report) -> str:
 def _layer_verdict(row: LayerRow) -> str:
     said = f"{row.layer.verdict} (root)" if row.layer.verdict == "bad" else row.layer.verdict
     return f"**{said}, the culprit**" if row.is_culprit else said
-
-
-def health(report: Report) -> str:
-    health = report.health
-    said = [
-        f"compile time: {health.compile_seconds:.1f} s{' (too long: ' + CROWDED + ')' if health.is_crowded else ''}"
-        if health.compile_seconds is not None
-        else "",
-        _pays(health.eager_seconds, health.compiled_seconds)
-        or (f"time of a call: not measured, since {escape(health.untimed)}" if health.untimed else ""),
-        *(f"graph break: {escape(text)}" for text in health.graph_breaks[:MAX_LAYERS]),
-        *(f"recompile: {escape(text)}" for text in health.recompiles[:MAX_LAYERS]),
-    ]
-    return bullets(filter(None, said))
-
-
-def _pays(eager: float | None, compiled: float | None) -> str:
-    if not eager or not compiled:
-        return ""
-    times = f"a call takes {eager * 1000:.3g} ms in eager and {compiled * 1000:.3g} ms compiled"
-    return (
-        f"{times}: {eager / compiled:.2f} times as fast"
-        if compiled < eager
-        else f"{times}: compiling does not pay here"
-    )
 
 
 def reduction(report: Report) -> str:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from minimizer.report.culprit import Culprit, GraphNode, Layer, Source
 from minimizer.report.examined import Attempt, Checked, Health, Observed, Version
+from minimizer.report.finding import Finding
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.part import Part
 from minimizer.vocabulary import Kind, Reason, Stage, Status
@@ -244,6 +245,10 @@ class Report(Part):
         default_factory=list, description="Ways to a repro and plain runs of the script, and how each ended."
     )
     health: Health = Field(default_factory=Health)
+    findings: list[Finding] = Field(
+        default_factory=list,
+        description="What the owner of the script may do better, the costliest first; empty where there is nothing to advise.",
+    )
     versions: list[Version] = Field(default_factory=list, description="The repro in every torch that is configured.")
     environment: dict[str, str] = Field(default_factory=dict)
     also_seen: list[AlsoSeen] = Field(default_factory=list)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from minimizer.report.confidence import confidence
 from minimizer.report.culprit import Culprit, Error, Source, SourceLine
 from minimizer.report.figures import differences
+from minimizer.report.health_section import costliest
 from minimizer.report.instances import compared
 from minimizer.report.model import Failure, Report, Rung, ScriptError
 from minimizer.report.outcomes import in_words
@@ -65,7 +66,8 @@ def verdict(report: Report) -> str:
             first = "No failure was found in what was compared." if is_open else "No failure was found."
         else:
             first = NO_FAILURE.get(report.reason, "No answer yet.") if report.reason else "No answer yet."
-        return f"**{first}** {escape(report.summary) or 'Nothing more is known.'}"
+        second = costliest(report) if report.status is Status.HEALTHY else ""
+        return " ".join(filter(None, (f"**{first}**", second, escape(report.summary) or "Nothing more is known.")))
     rate = failure.reproducibility
     often = f"in {rate.failed} of {counted(rate.runs, 'run')} of the script"
     device = report.environment.get("device")

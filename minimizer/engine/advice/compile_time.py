@@ -1,0 +1,53 @@
+"""Graphs whose compilation takes most of a run, by phase: the thresholds from which that is a finding, and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from minimizer.engine.child.protocol import Compilation, EqualBlocks, Health
+
+LONG, LONG_WITH_BLOCKS = 60.0, 20.0
+"""Seconds of one graph and its backward: what an engineer who starts the program ten times a day would look into, and less where equal
+blocks show at once what can be done. A small model takes a few seconds, and the first C++ kernel of a machine ten more."""
+MOSTLY = 0.5
+"""Part of the run that all compiling takes: of a longer run it is the price that was agreed on."""
+LEAST_BLOCKS, BLOCKS_SHARE = 4, 0.5
+"""Equal blocks of a graph, and the part of its nodes that is in them: compiled one by one the graph then takes at most about two thirds."""
+
+
+def slow_compilations(health: Health, crowding: float) -> Iterator[tuple[Compilation, list[EqualBlocks]]]:
+    """The graphs that are a finding, with the lists of equal blocks that can be compiled one by one.
+
+    A recompile is none: the guard that failed is. ``crowding``: by how much the load of the machine may have slowed it down.
+    """
+    if not health.seconds or sum(one.seconds for one in health.compilations) < MOSTLY * health.seconds:
+        return  # a run that was held in a call has no time of its own
+    for one in health.compilations:
+        blocks = [each for each in one.blocks if each.count >= LEAST_BLOCKS]
+        if sum(each.nodes for each in blocks) < BLOCKS_SHARE * one.nodes:
+            blocks = []
+        if one.is_first and one.seconds >= crowding * (LONG_WITH_BLOCKS if blocks else LONG):
+            yield one, blocks
+
+
+def sentence(one: Compilation, blocks: Sequence[EqualBlocks], seconds: float) -> str:
+    """Where the time of a compilation goes, and what repeats in it; ``seconds``: of the run."""
+    phases = {
+        "Dynamo": one.dynamo,
+        "AOTAutograd" if one.lowering or one.code else "the backend": one.aot,
+        "Inductor's lowering": one.lowering,
+        "code generation": one.code,
+    }
+    shown = ", ".join(f"{name} {value:.1f} s" for name, value in phases.items() if value >= 0.05)
+    backward = ", its backward included" if one.backward else ""
+    told = f"Of {seconds:.0f} s that the script runs, compiling the graph that is called here takes {one.seconds:.0f} s{backward} ({shown})."
+    each = [
+        f"{'' if one.count == one.of else f'{one.count} of '}the {one.of} modules of {_list(one.path)}"
+        for one in blocks
+    ]
+    repeats = f" It compiles the same code again for each of {' and of '.join(each)}." if each else ""
+    return told + repeats
+
+
+def _list(path: str) -> str:
+    return f"`{path}`" if path else "the compiled module"

@@ -1,0 +1,163 @@
+"""What Dynamo's own metrics say of a run, as data: graph breaks and recompiles with the user's lines, and settings that were changed."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch._dynamo.utils as books
+
+from ..graph import state
+from ..messages import Break, Changed, Recompile, StackLine
+from ..places import place_of, without_folders
+from .captured import CapturedGraph
+
+MOST_BREAKS, MOST_RECOMPILES, MOST_CHANGED, MOST_LINES, MOST_TEXT = 100, 500, 100, 30, 2000
+"""Breaks and recompiles that are reported, lines of a stack, and characters of a reason."""
+MOST_DECORATORS = 20
+"""Lines above a ``def`` that belong to it."""
+REFUSED = re.compile(r"recompile.limit|cache.size.limit", re.IGNORECASE)
+"""In what Dynamo says of a compilation that it refuses, since there were too many."""
+GIVEN_UP = ("Unsupported", "UserError", "UncapturedHigherOrderOpError")
+"""The exceptions by which Dynamo gives a function up as a whole: a graph break that it cannot resume behind, such as in a loop."""
+RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
+"""The name of the function that Dynamo makes of what follows a graph break."""
+STACK = re.compile(r"Line: (\d+), Name: (.*?), Filename: (.*)", re.DOTALL)
+WRAPPER = "external_utils.py"
+"""The file of the function in which Dynamo calls a module of torch's, such as Sequential."""
+MADE = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+"""A frame of the stack at which a guard was made, in the words of a recompile."""
+
+
+def breaks(graphs: Sequence[CapturedGraph]) -> list[Break]:
+    """The graph breaks of this process, each place once, with those at which Dynamo gave a function up."""
+    found: dict[tuple[str, int, str], Break] = {}
+    for reason in books.graph_break_reasons:
+        stack = list(reason.user_stack)
+        if stack:
+            passes = _passes(stack[0].filename, _name(stack[0].name), stack[0].lineno or 0, graphs)
+            lines = _lines((one.filename, one.lineno or 0, one.name) for one in stack)
+            _add(found, Break(_text(reason.reason), lines, _outermost(lines, stack[0].name), passes=passes))
+    for one in books.get_compilation_metrics():
+        if one.fail_type in GIVEN_UP and one.fail_user_frame_lineno and not _is_refused(one):
+            own = (one.co_filename or "", _def_line(one), one.co_name or "")
+            place = (one.fail_user_frame_filename or "", one.fail_user_frame_lineno, one.co_name or "")
+            lines = _lines([place] if _is_around(place, own) else [own, (*place[:2], "")])
+            _add(found, Break(_text(one.fail_reason), lines, _outermost(lines, one.co_name or ""), is_whole=True))
+    return list(found.values())[:MOST_BREAKS]
+
+
+def recompiles() -> list[Recompile]:
+    """The compilations of this process that replaced or joined compiled code whose guards failed, in order."""
+    metrics = books.get_compilation_metrics()
+    known = {_frame(one): one for one in metrics if one.co_name}
+    found = []
+    for one in metrics:
+        guard = getattr(one, "recompile_reason", None)
+        is_refused = _is_refused(one)
+        code = known.get(_frame(one))
+        if (guard or is_refused) and code is not None:
+            stack = [_entry(text) for text in getattr(code, "stack_trace", None) or ()]
+            found.append(
+                Recompile(
+                    function="" if WRAPPER in (code.co_filename or "") else _name(code.co_name or ""),
+                    file=place_of(code.co_filename or "").name,
+                    line=_def_line(code),
+                    frame=_frame(one),
+                    guard=_text(guard),
+                    made_by=_lines((m[1], int(m[2]), m[3]) for m in MADE.finditer(guard or "")),
+                    stack=_lines([*stack[:-1], (code.co_filename or "", _def_line(code), code.co_name or "")]),
+                    seconds=one.entire_frame_compile_time_s or 0.0,
+                    refused=is_refused,
+                )
+            )
+    return found[:MOST_RECOMPILES]
+
+
+def changed() -> list[Changed]:
+    """The settings of the compiler that differ from before the script, and torch's own that it compiles by."""
+    return [Changed(*one) for one in state.changed_settings()[:MOST_CHANGED]]
+
+
+def _add(found: dict[tuple[str, int, str], Break], one: Break) -> None:
+    """Add a break, or what it says of a place that is known: a loop's is met twice, if it is called from a function given up."""
+    place = one.stack[-1] if one.stack else StackLine("", 0, "", one.function)
+    key = (place.file, place.line, "" if place.line else one.reason)
+    if key not in found:
+        found[key] = one
+    elif one.passes > found[key].passes:
+        found[key].passes = one.passes
+
+
+def _passes(file: str, function: str, line: int, graphs: Sequence[CapturedGraph]) -> int:
+    """How often a line of a function was passed: the calls of its graph before a break there, or of the one behind it."""
+    frames: dict[str, list[Any]] = {}
+    for one in books.get_compilation_metrics():
+        if one.co_filename == file and _name(one.co_name or "") == function and (one.co_firstlineno or 0) <= line:
+            frames.setdefault(_frame(one), []).append(one)
+    begins = [of[0].co_firstlineno for of in frames.values() if of[0].co_name == function]
+    own = {name for name, of in frames.items() if of[0].co_firstlineno >= max(begins, default=0)}
+    calls: dict[str, int] = {}
+    for graph in graphs:
+        if (name := graph.compile_id.partition("/")[0]) in own:
+            calls[name] = calls.get(name, 0) + graph.calls
+    return max(calls.values(), default=0)
+
+
+def _is_refused(metrics: Any) -> bool:
+    return bool(metrics.fail_type) and bool(REFUSED.search(f"{metrics.fail_type} {metrics.fail_reason}"))
+
+
+def _frame(metrics: Any) -> str:
+    return str(metrics.compile_id or "").partition("/")[0]
+
+
+def _name(name: str) -> str:
+    """The name of the user's function, for one that Dynamo has made of a part of it too."""
+    found = RESUMED.fullmatch(name)
+    return found[1] if found else name
+
+
+def _outermost(lines: Sequence[StackLine], name: str) -> str:
+    """The user's function that is split: the one that is compiled, by its name, unless that is torch's own around the user's."""
+    return lines[0].function if lines and lines[0].function else _name(name)
+
+
+def _text(reason: Any) -> str:
+    return without_folders(str(reason or "").strip())[:MOST_TEXT]
+
+
+def _entry(text: str) -> tuple[str, int, str]:
+    """A frame in the words of Dynamo's metrics."""
+    found = STACK.fullmatch(text)
+    return (found[3], int(found[1]), found[2]) if found else ("", 0, "")
+
+
+def _lines(frames: Iterable[tuple[str, int, str]]) -> list[StackLine]:
+    """The frames that are the user's own."""
+    found = []
+    for file, line, name in frames:
+        place = place_of(file) if file else None
+        if place is not None and place.is_users:
+            found.append(StackLine(place.name, line, linecache.getline(file, line).strip()[:300], _name(name)))
+    return found[-MOST_LINES:]
+
+
+def _def_line(metrics: Any) -> int:
+    """The line of a function's ``def``: its decorators stand above it, and what Dynamo resumes behind a graph break below."""
+    file, first, name = metrics.co_filename or "", metrics.co_firstlineno or 0, metrics.co_name or ""
+    is_resumed = _name(name) != name
+    begin = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(_name(name))}\b")
+    lines = range(first, 0, -1) if is_resumed else range(first, first + MOST_DECORATORS)
+    return next((line for line in lines if begin.match(linecache.getline(file, line))), first)
+
+
+def _is_around(place: tuple[str, int, str], own: tuple[str, int, str]) -> bool:
+    """Whether a place is within the function itself, and not in one that it calls, as far as the lines tell."""
+    if place[0] != own[0] or place[1] < own[1]:
+        return False
+    lines = [linecache.getline(own[0], line) for line in range(own[1], place[1] + 1)]
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    return all(not line.strip() or len(line) - len(line.lstrip()) > margin for line in lines[1:])

@@ -1,0 +1,95 @@
+"""Compile time by graph and phase, from Dynamo's own metrics, and equal blocks that are compiled again and again inside one graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch._dynamo.utils as books
+from torch import fx
+
+from ..graph.modules import module_path
+from ..messages import Compilation, EqualBlocks, StackLine
+from .captured import CapturedGraph
+
+MOST_COMPILATIONS, MOST_LISTS = 50, 20
+"""Graphs, the costliest first, and lists of blocks of each, that are reported."""
+BOUND = "__self__"
+"""The step from the method that is compiled to its module, where torch's own module is compiled by its ``forward``."""
+LEAST_BLOCKS = 2
+"""Blocks that are equal: a list without a pair of them repeats nothing."""
+
+
+def compilations(graphs: Sequence[CapturedGraph]) -> list[Compilation]:
+    """The compilation of each graph with its backward, the costliest first; without those whose id another graph has too."""
+    metrics: dict[str, list[Any]] = {}
+    for one in books.get_compilation_metrics():
+        metrics.setdefault(str(one.compile_id or ""), []).append(one)
+    times = Counter(graph.compile_id for graph in graphs)  # after `torch._dynamo.reset` they are counted from 0 again
+    found = [
+        _compilation(graph, metrics[graph.compile_id])
+        for graph in graphs
+        if graph.compile_id in metrics and times[graph.compile_id] == 1
+    ]
+    return sorted(found, key=lambda one: -one.seconds)[:MOST_COMPILATIONS]
+
+
+def _compilation(graph: CapturedGraph, metrics: Sequence[Any]) -> Compilation:
+    """What the compiler's metrics say of one graph; each phase without those within it."""
+    frame = sum(one.entire_frame_compile_time_s or 0.0 for one in metrics)
+    aot = seconds_of(metrics, "aot_autograd_cumulative_compile_time_us")
+    backward = seconds_of(metrics, "backward_cumulative_compile_time_us")
+    inductor = seconds_of(metrics, "inductor_cumulative_compile_time_us")
+    code = seconds_of(metrics, "inductor_code_gen_cumulative_compile_time_us")
+    ours = min(graph.eager_seconds, aot)  # the graph is run once in eager before it is compiled
+    return Compilation(
+        place=graph.called_at or StackLine("", 0, "", ""),
+        is_first=graph.compile_id.endswith("/0"),
+        seconds=max(frame - ours, 0.0) + backward,
+        backward=backward,
+        dynamo=max(frame - aot, 0.0),
+        aot=max(aot - ours + backward - inductor, 0.0),
+        lowering=max(inductor - code, 0.0),
+        code=code,
+        nodes=len(graph.form),
+        blocks=equal_blocks(graph.module.graph),
+    )
+
+
+def seconds_of(metrics: Sequence[Any], name: str) -> float:
+    """The sum of one of Dynamo's metrics, which it has in microseconds."""
+    return sum(getattr(one, name, None) or 0 for one in metrics) / 1e6
+
+
+def equal_blocks(graph: fx.Graph) -> list[EqualBlocks]:
+    """The lists of modules, such as ``layers``, of which some compute the same with other weights; outer lists hide those within them."""
+    forms: dict[str, dict[str, list[Hashable]]] = {}
+    for node in graph.nodes:
+        if node.op.startswith("call_"):
+            for path, place in _places(node):
+                forms.setdefault(path, {}).setdefault(place, []).append(_form(node))
+    found: list[EqualBlocks] = []
+    for path, blocks in sorted(forms.items(), key=lambda one: one[0].count(".")):
+        ((form, count),) = Counter(map(tuple, blocks.values())).most_common(1)
+        is_within = any(f"{path}.".startswith(f"{one.path}." if one.path else "") for one in found)
+        if count >= LEAST_BLOCKS and not is_within:
+            found.append(EqualBlocks(path, count, len(blocks), count * len(form)))
+    return found[:MOST_LISTS]
+
+
+def _places(node: fx.Node) -> dict[tuple[str, str], None]:
+    """The lists of modules that a node is in, each with the place in it."""
+    found: dict[tuple[str, str], None] = {}
+    for source, *_ in (node.meta.get("nn_module_stack") or {}).values():
+        steps = [step for step in module_path(source).split(".") if step != BOUND]
+        for at, step in enumerate(steps):
+            if step.isdigit() and not source.startswith("G["):  # what a global holds is no part of the compiled module
+                found[".".join(steps[:at]), step] = None
+    return found
+
+
+def _form(node: fx.Node) -> Hashable:
+    """What a node computes: its operation, and the type, size and dtype of the result."""
+    value = node.meta.get("example_value")
+    return node.op, str(node.target), str(getattr(value, "shape", type(value))), str(getattr(value, "dtype", ""))
