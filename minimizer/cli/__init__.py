@@ -15,8 +15,8 @@ from pathlib import Path
 import click
 
 from minimizer import __version__
+from minimizer.cli.exit_status import Exit
 from minimizer.errors import MinimizerError, UserError
-from minimizer.vocabulary import Exit
 
 __all__ = ["main"]
 
@@ -25,6 +25,7 @@ INSUFFICIENT_PRIVILEGE = "42501"
 
 COMMANDS = {
     "run": ("minimizer.cli.run", "Reduce a failing script to a verified repro.py, here and now."),
+    "trace": ("minimizer.cli.trace", "Write the calls of torch around a script's compiled graphs as one flat program."),
     "serve": ("minimizer.cli.serve", "Start the service: web page, REST and one worker."),
     "submit": ("minimizer.cli.remote", "Send a script to a running service."),
     "status": ("minimizer.cli.remote", "Show the jobs of a service, or one of them."),

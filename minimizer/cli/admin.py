@@ -47,7 +47,7 @@ def add_user(name: str, role: str, projects: tuple[str, ...], ask: bool) -> None
     """Add a user, of the default project if no other is named."""
     with _store("user.add", name) as store:
         _require_projects(store, projects)
-        made = store.create_user(name, Role(role), projects or (DEFAULT_PROJECT,), _ask_password() if ask else None)
+        made = store.users.create(name, Role(role), projects or (DEFAULT_PROJECT,), _ask_password() if ask else None)
     click.echo(f"{made.name} is a {made.role} of {', '.join(made.projects)}.")
 
 
@@ -64,7 +64,7 @@ def change_user(
     """Change what a user may do."""
     with _store("user.change", name) as store:
         _require_projects(store, (*join, *leave))
-        store.change_user(
+        store.users.change(
             name,
             role=None if role is None else Role(role),
             active=active,
@@ -78,7 +78,7 @@ def change_user(
 def list_users() -> None:
     """Show all users."""
     with _store() as store:
-        for one in store.users():
+        for one in store.users.all():
             state = "" if one.active else " (inactive)"
             click.echo(f"{one.name:<24} {one.role:<8} {', '.join(one.projects) or '-'}{state}")
 
@@ -96,7 +96,7 @@ def token() -> None:
 def add_token(user_name: str, name: str, scope: str, days: int) -> None:
     """Make a token for USER; it is printed once and can never be read again."""
     with _store("token.add", user_name) as store:
-        _, secret = store.create_token(user_name, name, Scope(scope), datetime.now(UTC) + timedelta(days=days))
+        _, secret = store.tokens.create(user_name, name, Scope(scope), datetime.now(UTC) + timedelta(days=days))
     click.echo(secret)
 
 
@@ -105,14 +105,14 @@ def add_token(user_name: str, name: str, scope: str, days: int) -> None:
 def revoke_token(token_id: str) -> None:
     """End a token, and the browser sessions it has opened."""
     with _store("token.revoke", token_id) as store:
-        store.revoke_token(token_id)
+        store.tokens.revoke(token_id)
 
 
 @token.command("list")
 def list_tokens() -> None:
     """Show all tokens, without their secrets."""
     with _store() as store:
-        for one in store.tokens():
+        for one in store.tokens.all():
             expires = "never" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
             used = "never" if one.last_used_at is None else f"{one.last_used_at:%Y-%m-%d %H:%M}"
             state = " (revoked)" if one.revoked_at else ""
@@ -131,7 +131,7 @@ def project() -> None:
 def add_project(name: str) -> None:
     """Add a project."""
     with _store("project.add", name) as store:
-        store.create_project(name)
+        store.projects.create(name)
 
 
 @project.command("keep")
@@ -142,7 +142,7 @@ def keep_project(name: str, days: int | None, size: int | None) -> None:
     """Say how long and how much a project keeps. What is pinned is never deleted."""
     with _store("project.keep", name) as store:
         _require_projects(store, (name,))
-        store.keep(name, days=days, size=size)
+        store.projects.keep(name, days=days, size=size)
 
 
 @project.command("remove")
@@ -151,14 +151,14 @@ def remove_project(name: str) -> None:
     """Forget a project that has no jobs."""
     with _store("project.remove", name) as store:
         _require_projects(store, (name,))
-        store.delete_project(name)
+        store.projects.delete(name)
 
 
 @project.command("list")
 def list_projects() -> None:
     """Show all projects, what they keep, and who is in."""
     with _store() as store:
-        for one in store.projects():
+        for one in store.projects.all():
             kept = f"{one.keep_days or 'all'} days, {one.keep_bytes or 'all'} bytes"
             click.echo(f"{one.name:<24} keeps {kept}: {', '.join(one.members) or '-'}")
 
@@ -168,7 +168,7 @@ def list_projects() -> None:
 def audit(limit: int) -> None:
     """Show who has changed what."""
     with _store() as store:
-        for entry in store.audit(limit):
+        for entry in store.audit.latest(limit):
             where = f" from {entry.address}" if entry.address else ""
             click.echo(f"{entry.time:%Y-%m-%d %H:%M:%S} {entry.actor} {entry.action} {entry.subject}{where}")
 
@@ -184,7 +184,7 @@ def _store(action: str | None = None, subject: str = "") -> Iterator[Store]:
     try:
         yield store
         if action is not None:
-            store.record(actor, action, subject)
+            store.audit.record(actor, action, subject)
     finally:
         store.close()
 
@@ -202,7 +202,7 @@ def _require_projects(store: Store, names: tuple[str, ...]) -> None:
     Raises:
         UserError: there is none of this name.
     """
-    known = {project.name for project in store.projects()}
+    known = {project.name for project in store.projects.all()}
     if missing := [name for name in names if name not in known]:
         raise UserError(f"there is no project {missing[0]!r}; `minimizer admin project list` shows them")
 

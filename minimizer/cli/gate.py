@@ -15,11 +15,12 @@ from typing import Any, Literal, TypeVar
 import click
 
 from minimizer.cli import ci_formats
+from minimizer.cli.exit_status import exit_status, gate_status
 from minimizer.cli.options import require_place
 from minimizer.errors import InvalidOption
 from minimizer.report.identity import fingerprint
 from minimizer.report.model import Verification
-from minimizer.vocabulary import Exit, Reason, Status, exit_status
+from minimizer.vocabulary import Reason, Status
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FailOn = Literal["any", "new", "layout"]
@@ -120,11 +121,7 @@ def conclude(
         # With "any" a baseline changes nothing, so there is nothing to be put into one.
         accept = f"; to accept it, put this line into a --baseline file: {name}" if gate.fail_on == "new" else ""
         click.echo(f"fingerprint {name} ({'known' if is_known else f'new{accept}'})", err=True)
-    if counts:
-        return Exit.COUNTS
-    if status in (Status.MINIMIZED, Status.HEALTHY, Status.PARTIAL):
-        return 0
-    return exit_status(status, reason)
+    return gate_status(status, reason, counts=counts)
 
 
 def _is_verified(report: dict[str, Any]) -> bool:

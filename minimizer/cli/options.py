@@ -45,6 +45,39 @@ def job_options(*, exclude: tuple[str, ...] = ()) -> Callable[[Command], Command
     return decorate
 
 
+def python_option(command: Command) -> Command:
+    """Add ``--python``; see `find_interpreter`."""
+    return click.option(
+        "--python",
+        metavar="INTERPRETER",
+        help="Python that runs the script, with its own torch (2.11 to 2.15).  [default: the one minimizer runs in]",
+    )(command)
+
+
+def sandbox_options(command: Command) -> Command:
+    """Add what says how closed the sandbox of a script is: ``--sandbox``, ``--bind``, ``--network``."""
+    options = (
+        click.option(
+            "--sandbox",
+            type=click.Choice(("auto", "required", "off")),
+            default="auto",
+            show_default=True,
+            help="auto: bubblewrap, or plain limits with a banner where it does not work; required: refuse without bubblewrap.",
+        ),
+        click.option(
+            "--bind",
+            multiple=True,
+            type=click.Path(exists=True, resolve_path=True, path_type=Path),
+            metavar="PATH",
+            help="Further file or folder that the script may read. May be repeated.",
+        ),
+        click.option("--network", is_flag=True, help="Let the script use the network."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def options_from(values: dict[str, Any]) -> Options:
     """The validated options of a job.
 

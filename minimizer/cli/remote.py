@@ -15,6 +15,7 @@ import click
 
 from minimizer.cli import keys
 from minimizer.cli.client import DEFAULT_SERVER, Client, Job, NotReachable, Refused, StillBusy
+from minimizer.cli.exit_status import Exit
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.options import job_options, options_from, require_place
 from minimizer.cli.parcel import parcel_of
@@ -23,7 +24,7 @@ from minimizer.cli.verdict import NAME, on_terminal, verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.report.identity import fingerprint
 from minimizer.sink import REPROS, FolderSink, require_apart
-from minimizer.vocabulary import Exit, Status, Step, counted
+from minimizer.vocabulary import Status, Step, counted
 
 RESULTS = Path("minimizer-out")
 """Where the results of a job go, in a folder of its own, if nothing else is said."""

@@ -8,63 +8,65 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from minimizer.api import default_folder
-from minimizer.cli import keys
+from minimizer.cli import each, keys
+from minimizer.cli.drivers import Program, is_test, of_module, of_test
+from minimizer.cli.exit_status import Exit
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
-from minimizer.cli.options import find_interpreter, job_options, options_from, require_place
+from minimizer.cli.options import (
+    find_interpreter,
+    job_options,
+    options_from,
+    python_option,
+    require_place,
+    sandbox_options,
+)
 from minimizer.cli.progress import KEPT, SKIP_KEY, SKIPS, View, open_view
 from minimizer.cli.verdict import on_terminal, verdict_lines
 from minimizer.errors import InvalidOption
 from minimizer.script_text import check_script
 from minimizer.settings import settings_from_environment
 from minimizer.sink import Event, FolderSink, require_apart
-from minimizer.vocabulary import Exit
 
 if TYPE_CHECKING:
     from minimizer.report.model import Report
     from minimizer.sandbox import Mode
 
+A_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 
 @click.command()
-@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("script", required=False)
+@click.option("-m", "module", metavar="MODULE", help="Run a module, found from the working directory as by python -m.")
+@click.option(
+    "--each",
+    "scripts",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Reduce every script of a folder, but those that an earlier call has done, and show equal faults once.",
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Folder for repro.py, report.json, report.md, issue.md and run.log.  [default: minimizer-out/<script>-<time>]",
 )
-@click.option(
-    "--python",
-    metavar="INTERPRETER",
-    help="Python that runs the script, with its own torch (2.11 to 2.15).  [default: the one minimizer runs in]",
-)
+@python_option
 @job_options(exclude=("toolchain",))
 @click.option("--jobs", type=click.IntRange(1, 256), metavar="N", help="Trials at once.  [default: one a core]")
-@click.option(
-    "--sandbox",
-    type=click.Choice(("auto", "required", "off")),
-    default="auto",
-    show_default=True,
-    help="auto: bubblewrap, or plain limits with a banner where it does not work; required: refuse without bubblewrap.",
-)
-@click.option(
-    "--bind",
-    multiple=True,
-    type=click.Path(exists=True, resolve_path=True, path_type=Path),
-    metavar="PATH",
-    help="Further file or folder that the script may read. May be repeated.",
-)
-@click.option("--network", is_flag=True, help="Let the script use the network.")
+@sandbox_options
 @gate_options
 @click.option("--json", "as_json", is_flag=True, help="Events as NDJSON on stdout; the last line is the report.")
 def run(
-    script: Path,
+    script: str | None,
+    module: str | None,
+    scripts: Path | None,
     out: Path | None,
     python: str | None,
     jobs: int | None,
@@ -91,21 +93,32 @@ def run(
       minimizer run train.py --bind /data/weights --env HF_HOME
       minimizer run train.py --python ~/nightly/bin/python
       minimizer run train.py --json | tail -1 | jq .summary
+      minimizer run -m package.train -- --batch-size 4
+      minimizer run tests/test_model.py::test_compiled
+      minimizer run --each failing/ --budget 300
+      minimizer run torch_compile_debug/run_*/minifier/minifier_launcher.py
 
     The script's own arguments come after "--". Ctrl-C stops and keeps the best result so far.
     """
     began = time.monotonic()  # to start the engine takes a second, and several on a crowded machine
     interpreter = find_interpreter(python) if python else None
-    check_script(script.read_bytes(), str(script), python=interpreter)
-    options = options_from(job)
-    _require_set(options.env)
+    if script is not None and (module is not None or scripts is not None):  # the first of the program's own arguments
+        script, job["args"] = None, (script, *job["args"])
     gate = Gate(fail_on, baseline, junit, sarif)
+    if scripts is not None:
+        if module is not None or gate != Gate(None, None, None, None):
+            raise click.UsageError("--each goes neither with -m nor with --fail-on, --baseline, --junit and --sarif.")
+        return _each(scripts, out, job["args"], as_json)
+    program = click.get_current_context().with_resource(_program(script, module))
+    check_script(program.source.read_bytes(), str(program.source), python=interpreter)
+    options = options_from(job)
+    require_set(options.env)
     gate.check()
-    folder = out or default_folder(script.stem)
+    folder = out or default_folder(program.name)
     require_place("--out", folder)
-    require_apart("--out", script, folder)
+    require_apart("--out", program.source, folder)
     settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
-    _require_tools(sandbox, interpreter)
+    require_tools(sandbox, interpreter)
     view = open_view(decided=KEPT, skips=SKIPS if keys.are_heard() else "")
     try:
         with _stop_on_signal() as stopped:
@@ -114,12 +127,12 @@ def run(
 
             with keys.pressed(sink.key):
                 report = minimize(
-                    script.resolve(),
+                    program.script.resolve(),
                     options=options,
                     settings=settings,
                     sink=sink,
                     python=interpreter,
-                    binds=bind,
+                    binds=(*bind, *program.read),
                     network=network,
                     is_local=True,
                     began=began,
@@ -131,7 +144,43 @@ def run(
     finally:
         view.close()
     _finish(report, folder, as_json)
-    return conclude(gate, script, report.to_json(), folder)
+    return conclude(gate, program.source, report.to_json(), folder)
+
+
+def _each(folder: Path, out: Path | None, args: tuple[str, ...], as_json: bool) -> int:
+    """Reduce every script of a folder by this command, as it was called but for the script."""
+    context = click.get_current_context()
+    place = out or Path("minimizer-out") / f"each-{folder.resolve().name}"
+    same = {**context.params, "scripts": None, "args": args}
+    asked = {name: value for name, value in same.items() if name not in ("script", "out", "as_json", "jobs")}
+    scripts = each.scripts_in(folder)
+    reduce = lambda script, out: int(context.invoke(run, **{**same, "script": str(script), "out": out}))  # noqa: E731
+    rows, all_done = each.work_off(scripts, place, asked, reduce)
+    for line in each.table(rows):
+        click.echo(line, err=as_json)
+    if not all_done:
+        click.echo("Stopped. The same command goes on from here.", err=True)
+    return each.status_of(rows, all_done=all_done)
+
+
+@contextmanager
+def _program(script: str | None, module: str | None) -> Iterator[Program]:
+    """What the command line names: a module, a test, or the file of a script.
+
+    Raises:
+        UsageError: it names nothing, or a file that is not there.
+        InvalidScript: there is no such module or test.
+    """
+    with ExitStack() as stack:
+        if module is not None:
+            yield stack.enter_context(of_module(module, Path.cwd()))
+        elif script is None:
+            raise click.UsageError("Missing argument 'SCRIPT', and no -m MODULE.")
+        elif is_test(script):
+            yield stack.enter_context(of_test(script, Path.cwd()))
+        else:
+            path = A_FILE.convert(script, next(one for one in run.params if one.name == "script"), None)
+            yield Program(path, path, path.stem)
 
 
 class RunSink(FolderSink):
@@ -196,7 +245,7 @@ def _finish(report: Report, folder: Path, as_json: bool) -> None:
         click.echo(line)
 
 
-def _require_tools(mode: Mode, interpreter: Path | None) -> None:
+def require_tools(mode: Mode, interpreter: Path | None) -> None:
     """Refuse at once, and not in a report, what was asked for and cannot be had here.
 
     Raises:
@@ -209,6 +258,11 @@ def _require_tools(mode: Mode, interpreter: Path | None) -> None:
         require_torch(interpreter)
 
 
-def _require_set(names: list[str]) -> None:
+def require_set(names: list[str]) -> None:
+    """Refuse variables of the environment that are not set.
+
+    Raises:
+        InvalidOption: one of ``--env`` is not set here.
+    """
     if missing := [name for name in names if name not in os.environ]:
         raise InvalidOption(f"--env {missing[0]}: this variable is not set here; set it or leave the option out")

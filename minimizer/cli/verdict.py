@@ -17,12 +17,15 @@ from minimizer.report.culprit import line_of, module_of, operators_of
 from minimizer.report.examined import Largest
 from minimizer.report.excused import Excused
 from minimizer.report.figures import differences
+from minimizer.report.finding import Finding
 from minimizer.report.instances import others
 from minimizer.report.model import OF_GRAPHS, Reduction, Report
 from minimizer.report.words import LAYOUT_ONLY
 from minimizer.vocabulary import Status
 
 OTHER_LAYOUT = LAYOUT_ONLY.heading.lower()
+MOST_FINDINGS = 3
+"""Findings that are told; `report.md` has all."""
 NAME = 11
 """Characters in front of what a line says: the name of it, padded."""
 
@@ -72,6 +75,7 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
         lines += _workaround(workaround)
     elif workaround:
         lines.append(f"workaround {printable(workaround['what'], 400)}")
+    lines += _findings(report)
     if status is Status.HEALTHY:
         lines += _coverage(report.get("checked") or {})
     if folder is not None:
@@ -109,6 +113,20 @@ def _coverage(checked: dict[str, Any]) -> list[str]:
     lines = [f"largest    {printable(Largest.model_validate(largest).words, 400)}"] if largest else []
     lines += [f"excused    {printable(one, 400)}" for one in _excused(checked)]
     return lines + [f"left out   {printable(line, 400)}" for line in left_out]
+
+
+def _findings(report: dict[str, Any]) -> list[str]:
+    """What costs more than it need, the costliest first, and what helps; nothing of what a service of another version has written."""
+    with suppress(ValidationError):
+        lines = []
+        for one in [Finding.read(one) for one in report.get("findings") or []][:MOST_FINDINGS]:
+            place = f"{one.source.file} line {one.source.line}: " if one.source is not None else ""
+            cost = f" ({one.cost.words})" if one.cost is not None else ""
+            lines.append(f"finding    {printable(place + one.what + cost, 400)}")
+            if one.helped is not None:
+                lines.append(f"helps      {printable(f'{one.helped.what}: {one.helped.words}', 400)}")
+        return lines
+    return []
 
 
 def _excused(checked: dict[str, Any]) -> list[str]:

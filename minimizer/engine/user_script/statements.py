@@ -20,6 +20,23 @@ def lines_of(script: str) -> list[str]:
     return io.StringIO(script, newline="").readlines()
 
 
+def span(script: str, node: ast.expr | ast.stmt) -> tuple[int, int]:
+    """The offsets in the text where a node begins and ends; the parser counts columns in bytes."""
+    lines = lines_of(script)
+    assert node.end_lineno is not None
+    places = ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
+    begin, end = (
+        sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode()) for line, column in places
+    )
+    return begin, end
+
+
+def with_text(script: str, node: ast.expr | ast.stmt, text: str) -> str:
+    """The script with other text in place of a node."""
+    begin, end = span(script, node)
+    return script[:begin] + text + script[end:]
+
+
 def first_line(statement: ast.stmt) -> int:
     """The number of a statement's first line: that of its first decorator, if it has one."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])

@@ -164,8 +164,8 @@ def test_the_action_sends_the_files_that_a_script_needs(ci: Ci, embedded: Servic
     write(ci, **{"models/train": "# wrong aten.relu"})
     ran = ci.action(script="models/train.py", files="models/**/*.py\nconfigs\n", options="--budget=60")
     assert ran.returncode == 6, ran.stderr
-    (job,), _ = embedded.store.jobs()
-    packed = embedded.store.archive(job.id)
+    (job,), _ = embedded.store.jobs.page()
+    packed = embedded.store.jobs.archive(job.id)
     assert packed is not None and job.filename == "models/train.py"
     assert sorted(archive.read(packed)) == ["configs/a.json", "models/net.py", "models/train.py"]
     assert "::error file=models/train.py,line=1" in ran.stderr
@@ -212,8 +212,8 @@ def test_the_curl_recipe(ci: Ci, shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_curl_recipe_ends_where_it_is_refused(embedded: Service, tmp_path: Path, shell: str) -> None:
-    embedded.store.create_user("ci", Role.MEMBER, ["default"])
-    _, token = embedded.store.create_token("ci", "test", Scope.WRITE)
+    embedded.store.users.create("ci", Role.MEMBER, ["default"])
+    _, token = embedded.store.tokens.create("ci", "test", Scope.WRITE)
     with web(embedded, tmp_path, MINIMIZER_ACCESS="on") as ci:
         variables = {"MINIMIZER_SERVER": ci.url}
         write(ci, train="# done")
@@ -228,10 +228,10 @@ def test_the_curl_recipe_ends_where_it_is_refused(embedded: Service, tmp_path: P
         write(ci, train="# done")
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(ci.run, shell, recipe(), **variables)
-            while not (jobs := embedded.store.jobs()[0]):
+            while not (jobs := embedded.store.jobs.page()[0]):
                 assert not waiting.done(), waiting.result().stderr
                 time.sleep(0.05)
-            embedded.store.delete(jobs[0].id)
+            embedded.store.jobs.delete(jobs[0].id)
             ran = waiting.result()
         assert ran.returncode == 2 and "There is no job with this id" in ran.stderr
 

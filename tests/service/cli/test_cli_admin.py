@@ -49,7 +49,7 @@ def test_a_secret_is_shown_to_an_operator_whom_the_system_has_no_name_for(
     monkeypatch.setattr("getpass.getuser", nameless)
     run("user add anna")
     assert "mnz_" in run("token add anna").output
-    assert store.audit(1)[0].actor == f"cli:uid {os.getuid()}"
+    assert store.audit.latest(1)[0].actor == f"cli:uid {os.getuid()}"
 
 
 def test_a_user_is_added_changed_and_listed(run: Run, store: Store) -> None:
@@ -57,7 +57,7 @@ def test_a_user_is_added_changed_and_listed(run: Run, store: Store) -> None:
     run("user add anna --project compiler --role viewer --password", "correct horse battery\ncorrect horse battery\n")
     assert is_right(store, "anna", "correct horse battery") and not is_right(store, "anna", "wrong")
     run("user change anna --role member --join default --leave compiler")
-    (anna,) = store.users()
+    (anna,) = store.users.all()
     assert (anna.role, anna.projects, anna.active) == (Role.MEMBER, ("default",), True)
     run("user change anna --inactive")
     assert not is_right(store, "anna", "correct horse battery")
@@ -74,13 +74,13 @@ def test_a_number_that_no_database_can_count_to_is_refused(run: Run, line: str) 
 def test_a_token_is_printed_once_and_revoked(run: Run, store: Store) -> None:
     run("user add anna")
     secret = run("token add anna --scope write --days 30").output.strip()
-    assert (who := store.identify_token(secret)) is not None and (who.name, who.scope) == ("anna", Scope.WRITE)
-    (token,) = store.tokens()
+    assert (who := store.tokens.identify(secret)) is not None and (who.name, who.scope) == ("anna", Scope.WRITE)
+    (token,) = store.tokens.all()
     assert token.expires_at is not None and token.expires_at - datetime.now(UTC) < timedelta(days=30)
     listed = run("token list").output
     assert token.id in listed and secret not in listed
     run(f"token revoke {token.id}")
-    assert store.identify_token(secret) is None and "(revoked)" in run("token list").output
+    assert store.tokens.identify(secret) is None and "(revoked)" in run("token list").output
 
 
 def test_a_name_does_not_steer_the_terminal(run: Run) -> None:
@@ -96,7 +96,7 @@ def test_a_time_that_is_too_long_is_refused(run: Run, store: Store, line: str, m
     run("user add anna")
     refused = run(line)
     assert refused.exit_code == 2 and f"1<=x<={most}" in refused.output
-    assert store.retire() == [] and store.tokens() == []
+    assert store.projects.retire() == [] and store.tokens.all() == []
 
 
 def test_projects_say_what_they_keep(run: Run, store: Store) -> None:
@@ -106,7 +106,7 @@ def test_projects_say_what_they_keep(run: Run, store: Store) -> None:
     run("project keep compiler --bytes 1000")
     assert "keeps all days, 1000 bytes" in run("project list").output
     run("project remove compiler")
-    assert [project.name for project in store.projects()] == ["default"]
+    assert [project.name for project in store.projects.all()] == ["default"]
 
 
 def test_what_was_done_is_audited_and_what_failed_is_not(run: Run) -> None:
@@ -145,13 +145,13 @@ def test_a_project_that_is_not_there_is_said_to_an_operator(run: Run, store: Sto
     run("user add anna")
     with pytest.raises(UserError, match="there is no project 'nowhere'; `minimizer admin project list` shows them"):
         run(line)
-    assert [one.name for one in store.users()] == ["anna"]
+    assert [one.name for one in store.users.all()] == ["anna"]
 
 
 def test_a_short_password_is_refused(run: Run, store: Store) -> None:
     with pytest.raises(UserError, match="at least 12"):
         run("user add anna --password", "short\nshort\n")
-    assert store.users() == []
+    assert store.users.all() == []
 
 
 def test_a_database_without_tables_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,9 +74,9 @@ class Service:
             self._jobs[-1].start()
 
     def _run(self, work: Work, job_id: str) -> None:
-        claim = self.store.claim_job(job_id, "test", lease_seconds=60)
+        claim = self.store.leases.claim_job(job_id, "test", lease_seconds=60)
         assert claim is not None
-        self.store.finish(claim, work(self.store, claim))
+        self.store.results.finish(claim, work(self.store, claim))
 
 
 @pytest.fixture
@@ -109,10 +109,10 @@ def script(tmp_path: Path) -> Path:
 
 
 def minimized(store: Store, claim: Claim) -> Report:
-    store.record_event(claim, "step", {"step": "reduce", "state": "started"})
-    store.record_event(claim, "progress", {"nodes": 3, "nodes_before": 90, "trials": 8})
-    store.put_artifact(claim, "repro.py", b"raise SystemExit(1)\n")
-    store.put_artifact(claim, "run.log", b"log\n")
+    store.results.record_event(claim, "step", {"step": "reduce", "state": "started"})
+    store.results.record_event(claim, "progress", {"nodes": 3, "nodes_before": 90, "trials": 8})
+    store.results.put_artifact(claim, "repro.py", b"raise SystemExit(1)\n")
+    store.results.put_artifact(claim, "run.log", b"log\n")
     failure = Failure(kind=Kind.WRONG_OUTPUT)
     return Report(status=Status.MINIMIZED, summary="relu is wrong.", failure=failure)
 
@@ -130,9 +130,9 @@ def test_submit_and_wait_brings_the_results_home(
     assert (out / "run.log").exists()
     assert json.loads((out / "report.json").read_text())["summary"] == "relu is wrong."
     assert "MINIMIZED" in said and str(out / "repro.py") in said
-    (job,), _ = service.store.jobs()
+    (job,), _ = service.store.jobs.page()
     assert (job.filename, job.options) == ("train.py", Options(budget=60, args=["-x"]))
-    assert service.store.script(job.id) == b"import torch\n"
+    assert service.store.jobs.script(job.id) == b"import torch\n"
 
 
 def test_a_folder_is_sent_with_all_in_it(service: Service, minimizer: Minimizer, tmp_path: Path) -> None:
@@ -143,10 +143,10 @@ def test_a_folder_is_sent_with_all_in_it(service: Service, minimizer: Minimizer,
     asked = ("submit", folder, "--server", service.url, "--force", "--budget", 60)
     status, said, heard = minimizer(*asked, "--", "--size", "4 x")
     assert status == 0 and "Sent 2 files" in heard and "main.py is run" in heard
-    (job,), _ = service.store.jobs()
+    (job,), _ = service.store.jobs.page()
     assert said.strip() == f"{service.url}/jobs/{job.id}"
     assert (job.filename, job.options) == ("main.py", Options(budget=60, args=["--size", "4 x"]))
-    packed = service.store.archive(job.id)
+    packed = service.store.jobs.archive(job.id)
     assert packed is not None
     assert archive.read(packed) == {"main.py": b"# main.py\n", "net/model.py": b"# net/model.py\n"}
     assert "Asked before" not in minimizer(*asked[:4])[2], "with other options"
@@ -186,7 +186,7 @@ def test_an_answer_from_before_is_said_to_be_one(service: Service, minimizer: Mi
     assert "Asked before" not in minimizer(*asked)[2]
     assert "Asked before" in minimizer(*asked)[2]
     assert "Asked before" not in minimizer(*asked, "--force")[2]
-    assert len(service.store.jobs()[0]) == 2
+    assert len(service.store.jobs.page()[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -206,22 +206,22 @@ def test_submit_and_wait_exits_as_run_does(
 
 
 def cancelled_while_it_ran(store: Store, job: Job) -> None:
-    claim = store.claim_job(job.id, "test", lease_seconds=-1)
+    claim = store.leases.claim_job(job.id, "test", lease_seconds=-1)
     assert claim is not None
-    store.put_report(claim, Report(failure=Failure(kind=Kind.WRONG_OUTPUT)))
-    store.request_cancel(job.id)
-    store.requeue_expired(max_attempts=3)
+    store.results.put_report(claim, Report(failure=Failure(kind=Kind.WRONG_OUTPUT)))
+    store.jobs.request_cancel(job.id)
+    store.leases.requeue_expired(max_attempts=3)
 
 
 def cancelled_while_it_waited(store: Store, job: Job) -> None:
-    store.request_cancel(job.id)
+    store.jobs.request_cancel(job.id)
 
 
 def given_up(store: Store, job: Job) -> None:
-    claim = store.claim_job(job.id, "test", lease_seconds=-1)
+    claim = store.leases.claim_job(job.id, "test", lease_seconds=-1)
     assert claim is not None
-    store.put_report(claim, Report())
-    store.requeue_expired(max_attempts=1)
+    store.results.put_report(claim, Report())
+    store.leases.requeue_expired(max_attempts=1)
 
 
 @pytest.mark.parametrize("more", [(), ("--json",), ("--fail-on", "any", "--junit", "junit.xml")])
@@ -276,14 +276,14 @@ def test_submit_with_json_ends_with_the_report(service: Service, minimizer: Mini
 
 def test_submit_prints_the_address_of_the_job(service: Service, minimizer: Minimizer, script: Path) -> None:
     status, said, _ = minimizer("submit", script, "--server", service.url)
-    (job,), _ = service.store.jobs()
+    (job,), _ = service.store.jobs.page()
     assert (status, said.strip()) == (0, f"{service.url}/jobs/{job.id}")
 
 
 def test_a_job_goes_to_the_project_that_is_named(service: Service, minimizer: Minimizer, script: Path) -> None:
-    service.store.create_project("compiler")
+    service.store.projects.create("compiler")
     assert minimizer("submit", script, "--server", service.url, "--project", "compiler")[0] == 0
-    ((job,), _) = service.store.jobs()
+    ((job,), _) = service.store.jobs.page()
     assert job.project == "compiler"
     status, _, said = minimizer("submit", script, "--server", service.url, "--project", "nowhere")
     assert status == 2
@@ -291,8 +291,8 @@ def test_a_job_goes_to_the_project_that_is_named(service: Service, minimizer: Mi
 
 
 def test_status_lists_jobs_and_shows_one(service: Service, minimizer: Minimizer) -> None:
-    first, _ = service.store.submit(b"import torch\n", "first.py", Options())
-    service.store.submit(b"import torch\n", "second.py", Options())
+    first, _ = service.store.submissions.submit(b"import torch\n", "first.py", Options())
+    service.store.submissions.submit(b"import torch\n", "second.py", Options())
     status, said, _ = minimizer("status", "--server", service.url)
     assert status == 0
     head, *rows = said.splitlines()
@@ -306,17 +306,17 @@ def test_status_lists_jobs_and_shows_one(service: Service, minimizer: Minimizer)
 def test_status_of_a_job_says_how_it_stands_and_where_its_page_is(
     service: Service, minimizer: Minimizer, script: Path
 ) -> None:
-    job, _ = service.store.submit(b"import torch\n", "first.py", Options())
-    claim = service.store.claim_job(job.id, "w", lease_seconds=60)
+    job, _ = service.store.submissions.submit(b"import torch\n", "first.py", Options())
+    claim = service.store.leases.claim_job(job.id, "w", lease_seconds=60)
     assert claim is not None
-    service.store.record_event(claim, "step", {"step": "reduce", "state": "started"})
-    service.store.record_event(claim, "progress", {"nodes": 3, "nodes_before": 40})
+    service.store.results.record_event(claim, "step", {"step": "reduce", "state": "started"})
+    service.store.results.record_event(claim, "progress", {"nodes": 3, "nodes_before": 40})
     _, said, _ = minimizer("status", job.id, "--server", service.url)
     assert re.search(rf"^job +{job.id}, submitted \d{{4}}-.* UTC$", said, re.MULTILINE)
     assert re.search(r"^status +running, reducing, nodes 40 to 3$", said, re.MULTILINE)
     assert said.splitlines()[-1] == f"page       {service.url}/jobs/{job.id}"
     failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR)
-    service.store.finish(claim, Report(status=Status.MINIMIZED, summary="relu is wrong.", failure=failure))
+    service.store.results.finish(claim, Report(status=Status.MINIMIZED, summary="relu is wrong.", failure=failure))
     _, said, _ = minimizer("status", job.id, "--server", service.url)
     assert {"MINIMIZED", "relu is wrong.", "failure    wrong_output in inductor"} <= set(said.splitlines())
 
@@ -324,7 +324,7 @@ def test_status_of_a_job_says_how_it_stands_and_where_its_page_is(
 def test_download_fetches_what_is_there(service: Service, minimizer: Minimizer, script: Path, tmp_path: Path) -> None:
     service.work = minimized
     minimizer("submit", script, "--server", service.url, "--wait")
-    (job,), _ = service.store.jobs()
+    (job,), _ = service.store.jobs.page()
     status, said, _ = minimizer("download", job.id, "--server", service.url, "--out", tmp_path / "got")
     assert status == 0
     assert {Path(line).name for line in said.splitlines()} == {"repro.py", "run.log", "report.json"}
@@ -332,11 +332,11 @@ def test_download_fetches_what_is_there(service: Service, minimizer: Minimizer, 
 
 
 def test_download_before_there_is_anything(service: Service, minimizer: Minimizer) -> None:
-    job, _ = service.store.submit(b"import torch\n", "first.py", Options())
+    job, _ = service.store.submissions.submit(b"import torch\n", "first.py", Options())
     status, _, said = minimizer("download", job.id, "--server", service.url)
     assert status == 2
     assert "no results yet" in said
-    service.store.request_cancel(job.id)
+    service.store.jobs.request_cancel(job.id)
     status, _, said = minimizer("download", job.id, "--server", service.url)
     assert status == 2
     assert "left no results" in said and "yet" not in said
@@ -345,7 +345,7 @@ def test_download_before_there_is_anything(service: Service, minimizer: Minimize
 def test_what_needs_an_end_is_refused_without_one(service: Service, minimizer: Minimizer, script: Path) -> None:
     for option in (("--out", "x"), ("--fail-on", "any"), ("--junit", "x.xml")):
         status, _, said = minimizer("submit", script, "--server", service.url, *option)
-        assert (status, service.store.jobs()[0]) == (2, [])
+        assert (status, service.store.jobs.page()[0]) == (2, [])
         assert f"{option[0]}" in said and "need --wait" in said
 
 
@@ -362,14 +362,14 @@ def test_a_known_failure_is_called_known_by_every_gate(service: Service, minimiz
     submit = ("submit", script, "--server", service.url, "--wait", "--fail-on")
     status, _, said = minimizer(*submit, "any")
     assert (status, "(new)" in said, "--baseline" in said) == (6, True, False)
-    (group,) = service.store.failures()
-    service.store.describe_failure(group.signature, "anna", note="ours")
+    (group,) = service.store.groups.newest()
+    service.store.groups.describe(group.signature, "anna", note="ours")
     status, _, said = minimizer(*submit, "any")
     assert (status, "(known)" in said) == (6, True)
     assert minimizer(*submit, "new")[0] == 0
     assert minimizer(*submit, "new", "--force")[0] == 0
-    newest = service.store.jobs()[0][0]
-    service.store.split_failure(group.signature, [newest.id], "anna")
+    newest = service.store.jobs.page()[0][0]
+    service.store.groups.split(group.signature, [newest.id], "anna")
     assert minimizer(*submit, "new", "--force")[0] == 6, "what was split off follows its own group, which has no note"
 
 
@@ -410,7 +410,7 @@ def test_how_large_a_script_may_be_is_for_the_service_to_say(minimizer: Minimize
 def test_a_bad_script_does_not_leave_this_machine(service: Service, minimizer: Minimizer, script: Path) -> None:
     script.write_text("def f(:\n")
     status, _, said = minimizer("submit", script, "--server", service.url)
-    assert (status, service.store.jobs()[0]) == (2, [])
+    assert (status, service.store.jobs.page()[0]) == (2, [])
     assert "is not Python" in said
 
 
@@ -484,7 +484,7 @@ def test_a_result_that_could_not_be_written_is_refused_before_the_work(
 ) -> None:
     server = ("--server", service.url) if command[0] == "submit" else ()
     status, _, said = minimizer(*command, script, *server, option, script / "below")
-    assert (status, service.store.jobs()[0]) == (2, [])
+    assert (status, service.store.jobs.page()[0]) == (2, [])
     assert f"{option} {script / 'below'} cannot be written" in said
 
 
@@ -494,7 +494,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_job_is_sent(
 ) -> None:
     monkeypatch.chdir("/proc")
     status, _, said = minimizer("submit", script, "--wait", "--server", service.url, *more)
-    assert (status, service.store.jobs()[0]) == (2, [])
+    assert (status, service.store.jobs.page()[0]) == (2, [])
     assert f"--out {more[1] if more else 'minimizer-out'} cannot be written" in said
 
 
@@ -566,8 +566,8 @@ def test_a_token_may_end_with_a_line_break(
     tmp_path: Path, minimizer: Minimizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(Service(tmp_path / "data", access="on")) as service:
-        service.store.create_user("ci", Role.MEMBER, ["default"])
-        monkeypatch.setenv("MINIMIZER_TOKEN", service.store.create_token("ci", "test", Scope.READ)[1] + "\n")
+        service.store.users.create("ci", Role.MEMBER, ["default"])
+        monkeypatch.setenv("MINIMIZER_TOKEN", service.store.tokens.create("ci", "test", Scope.READ)[1] + "\n")
         assert minimizer("status", "--server", service.url)[0] == 0
 
 
@@ -579,7 +579,7 @@ def test_ctrl_c_while_waiting_says_how_to_come_back(
 
     monkeypatch.setattr("minimizer.cli.remote.follow", interrupt)
     status, _, said = minimizer("submit", script, "--server", service.url, "--wait")
-    (job,), _ = service.store.jobs()
+    (job,), _ = service.store.jobs.page()
     assert status == 130
     assert f"minimizer download {job.id} --server {service.url}" in said
     assert job.status is Status.QUEUED
@@ -631,8 +631,8 @@ TOO_OFTEN = json.dumps({"detail": "This token has asked too often."}).encode()
 
 
 def test_who_waits_comes_back_when_the_service_says(service: Service) -> None:
-    job, _ = service.store.submit(b"import torch\n", "first.py", Options())
-    claim = service.store.claim_job(job.id, "test", lease_seconds=60)
+    job, _ = service.store.submissions.submit(b"import torch\n", "first.py", Options())
+    claim = service.store.leases.claim_job(job.id, "test", lease_seconds=60)
     assert claim is not None
     service.take_all_polls()
     paused: list[float] = []
@@ -640,21 +640,21 @@ def test_who_waits_comes_back_when_the_service_says(service: Service) -> None:
     def pause(seconds: float, why: str) -> None:
         paused.append(seconds)
         if len(paused) == 2:
-            service.store.finish(claim, Report(status=Status.HEALTHY))
+            service.store.results.finish(claim, Report(status=Status.HEALTHY))
 
     assert follow(Client(service.url, pause=pause), job.id)["status"] == "healthy"
     assert paused == [2, 2]
 
 
 def test_a_key_skips_the_step_at_which_a_job_is(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    job, _ = service.store.submit(b"import torch\n", "first.py", Options())
+    job, _ = service.store.submissions.submit(b"import torch\n", "first.py", Options())
     hands = Hands(service.store, job)
     hands.event("progress", elapsed=9.0, decided=True, skippable="layers")
     asked: list[str] = []
 
     def work(press: Callable[[str], None]) -> None:
         press("x")
-        while (skipped := service.store.heartbeat(hands.claim, 60).skip) is None:
+        while (skipped := service.store.leases.heartbeat(hands.claim, 60).skip) is None:
             press("s")
         asked.append(skipped)
         hands.finish(Report(status=Status.HEALTHY))

@@ -124,7 +124,7 @@ def test_a_worker_ends_in_order_when_the_service_is_killed(service: Service) -> 
         os.kill(process_of(second), signal.SIGKILL)
     assert ended, service.log
     store = Store.open(service.database)
-    assert second not in [one.name for one in store.workers()], "it has signed off"
+    assert second not in [one.name for one in store.workers.all()], "it has signed off"
     store.close()
 
 

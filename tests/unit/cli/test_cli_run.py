@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from minimizer.cli import main
+from minimizer.cli.exit_status import Exit
 from minimizer.cli.options import find_interpreter, require_place
 from minimizer.cli.progress import KEPT
 from minimizer.errors import MissingTool
@@ -25,7 +26,7 @@ from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
 from minimizer.report.model import Failure, Reduction, Report, Verification, Workaround
 from minimizer.sink import Sink
-from minimizer.vocabulary import Exit, Kind, Reason, Stage, Status, Step
+from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 Engine = Callable[..., Report]
 
@@ -188,6 +189,64 @@ def test_equal_modules_are_one_line(minimizer: CommandLine, script: Path) -> Non
         "culprit    fails by itself too in heads 0 and 1",
         "culprit    aten.sin in tail: fails by itself too: repro-2.py",
     ]
+
+
+def test_a_module_and_a_test_are_run_by_a_driver(
+    minimizer: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(script.parent)
+    (script.parent / "test_a.py").write_text("def test_b(): pass\n")
+    minimizer("run", "-m", script.stem, "4", "--", "--batch", "8")
+    minimizer("run", "test_a.py::test_b")
+    module, test = minimizer.calls
+    assert module["options"].args == ["4", "--batch", "8"]
+    assert [one["script"].name for one in (module, test)] == [f"run-{script.stem}.py", "run-test_a-test_b.py"]
+    assert [list(one["binds"]) for one in (module, test)] == [[script.parent]] * 2
+    names = sorted(folder.name[: -len("-20260101-000000")] for folder in (script.parent / "minimizer-out").iterdir())
+    assert names == ["test_a-test_b", script.stem]
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (["-m", "no.such"], "go to the folder from which"),
+        (["test_a.py::test_b"], "a test is named as pytest does"),
+        (["no_such.py"], "does not exist"),
+        ([], "Missing argument 'SCRIPT'"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    minimizer: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch, named: list[str], said: str
+) -> None:
+    monkeypatch.chdir(script.parent)
+    ran = minimizer("run", *named)
+    assert (ran.status, minimizer.calls) == (Exit.USAGE, [])
+    assert said in " ".join(ran.err.split())
+
+
+def test_each_script_of_a_folder_is_run_once(minimizer: CommandLine, script: Path) -> None:
+    def engine(sink: Sink) -> Report:
+        sink.report(Report(status=Status.HEALTHY))
+        return Report(status=Status.HEALTHY)
+
+    minimizer.engine(engine)
+    (script.parent / "other.py").write_text("import torch\n")
+    first = minimizer("run", "--each", script.parent, "--budget", "60", "--", "--batch", "4")
+    names = sorted(["other.py", script.name])
+    assert [call["script"].name for call in minimizer.calls] == names
+    assert [call["options"].args for call in minimizer.calls] == [["--batch", "4"]] * 2
+    second = minimizer("run", "--each", script.parent, "--budget", "60", "--", "--batch", "4")
+    assert len(minimizer.calls) == 2, "all were done"
+    assert first.status == second.status == Exit.HEALTHY
+    assert [*first.out.splitlines()][-4:] == second.out.splitlines()[-4:], "the same table"
+    assert "2 scripts" in second.out and all(name in second.out for name in names)
+
+
+def test_each_refuses_what_is_of_single_scripts(minimizer: CommandLine, script: Path) -> None:
+    for more in (["-m", "train"], ["--fail-on", "any"], ["--junit", "a.xml"]):
+        ran = minimizer("run", "--each", script.parent, *more)
+        assert (ran.status, minimizer.calls) == (Exit.USAGE, [])
+        assert "--each goes neither with -m" in " ".join(ran.err.split())
 
 
 def test_the_default_folder_names_the_script(minimizer: CommandLine, script: Path) -> None:

@@ -1,0 +1,149 @@
+"""Programs that are started otherwise than as a script: a module (``python -m``) and a test of pytest's, each by a small script of ours.
+
+Such a driver lies in a folder of its own, which shows what the working directory has, so that imports and files are found as from there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from minimizer.errors import InvalidScript
+
+MOST_ENTRIES = 1000
+"""Entries of the working directory that the driver's folder shows; the sandbox lays out as many."""
+OF_MODULE = '''\
+"""A module, run as ``python -m`` does, as a script."""
+
+import runpy
+
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+'''
+OF_TEST = '''\
+"""A test of pytest's as a script: it raises what the test raises."""
+
+import sys
+
+import pytest
+
+
+class Watch:
+    error = None
+
+    def pytest_exception_interact(self, call):
+        self.error = call.excinfo.value
+
+
+watch = Watch()
+arguments = ["-s", "-x", "-p", "no:cacheprovider", "-o", "addopts=", {test!r}]
+status = pytest.main([*arguments, *sys.argv[1:]], plugins=[watch])
+if watch.error is not None:
+    raise watch.error
+if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
+    raise SystemExit({unfound!r})
+'''
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a job runs.
+
+    ``script`` is the file that is executed, ``source`` the file that the user named by whatever means, ``name`` that of the folder of the
+    results, and ``read`` are folders that the script may read.
+    """
+
+    script: Path
+    source: Path
+    name: str
+    read: tuple[Path, ...] = ()
+
+
+def is_test(name: str) -> bool:
+    """Whether a name is that of a test, as pytest writes it: ``FILE::TEST``."""
+    return "::" in name and not Path(name).exists()
+
+
+@contextmanager
+def of_module(module: str, home: Path) -> Iterator[Program]:
+    """The program that ``python -m MODULE`` runs in the folder ``home``.
+
+    Raises:
+        InvalidScript: there is no such module below that folder, or it is a package that cannot be run.
+    """
+    source = _source(module, home)
+    with _driver(home, module, module.partition(".")[0], OF_MODULE.format(module=module)) as script:
+        yield Program(script, source, module, (home,))
+
+
+@contextmanager
+def of_test(test: str, home: Path) -> Iterator[Program]:
+    """The program that ``pytest FILE::TEST`` runs in the folder ``home``.
+
+    Raises:
+        InvalidScript: there is no such file below that folder, or nothing of this name in it.
+    """
+    file, _, inside = test.partition("::")
+    source = home / file
+    listed = f"`pytest --collect-only -q {file}` lists the tests there are"
+    if not source.is_file():
+        raise InvalidScript(f"{file} is no file: a test is named as pytest does from the working directory, FILE::TEST")
+    if not source.resolve().is_relative_to(home.resolve()):
+        raise InvalidScript(
+            f"{file} does not lie below the working directory: go to the folder that its tests are run from"
+        )
+    text = source.read_text("utf-8", "replace")
+    first = inside.partition("::")[0].partition("[")[0]
+    if not first.isidentifier() or (first not in text and "import *" not in text):
+        raise InvalidScript(f"{file} has no test {first}; {listed}")
+    unfound = f"pytest finds no test {test}; {listed}"
+    below = source.resolve().relative_to(home.resolve())
+    name = f"{source.stem}-{first}"
+    with _driver(home, name, below.parts[0], OF_TEST.format(test=f"{below}::{inside}", unfound=unfound)) as script:
+        yield Program(script, source, name, (home,))
+
+
+@contextmanager
+def _driver(home: Path, name: str, needed: str, text: str) -> Iterator[Path]:
+    """A script with this text in a new folder, with links to what ``home`` has; by its dash it hides no module.
+
+    Where that is too much, what is called ``needed``, and Python files, come first.
+    """
+    with tempfile.TemporaryDirectory(prefix="minimizer-driver-") as new:
+        folder = Path(new).resolve()
+        script = folder / f"run-{name}.py"
+        entries = sorted(
+            home.resolve().iterdir(),
+            key=lambda entry: (entry.name.partition(".")[0] != needed.partition(".")[0], entry.suffix != ".py", entry),
+        )
+        for entry in entries[:MOST_ENTRIES]:
+            if entry.name != script.name:
+                (folder / entry.name).symlink_to(entry)
+        script.write_text(text)
+        yield script
+
+
+def _source(module: str, home: Path) -> Path:
+    """The file of a module, found as Python finds it but without running the packages around it."""
+    where = f"-m {module}: there is no module of this name below {home}"
+    advice = f"go to the folder from which `python -m {module}` works, or give the path of a script"
+    path = [str(home)]
+    *packages, last = module.split(".")
+    for package in packages:
+        spec = PathFinder.find_spec(package, path)
+        if spec is None or spec.submodule_search_locations is None:
+            raise InvalidScript(f"{where}; {advice}")
+        path = [*spec.submodule_search_locations]
+    spec = PathFinder.find_spec(last, path) if last else None
+    if spec is None:
+        raise InvalidScript(f"{where}; {advice}")
+    if spec.submodule_search_locations is not None:
+        spec = PathFinder.find_spec("__main__", [*spec.submodule_search_locations])
+        if spec is None:
+            raise InvalidScript(f"-m {module}: a package without __main__.py cannot be run; name one of its modules")
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        raise InvalidScript(f"-m {module}: it has no Python file; {advice}")
+    return Path(spec.origin)
