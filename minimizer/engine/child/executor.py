@@ -25,8 +25,18 @@ from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.trouble import Again, Death, rule_for
 from minimizer.errors import ChildFailed, WorkerTrouble
-from minimizer.inside.questions import ExactRequest, Request, ScriptRequest, SurveyRequest, Switched, TrialRequest
+from minimizer.inside.questions import (
+    ExactRequest,
+    Request,
+    ScriptRequest,
+    SurveyRequest,
+    Switched,
+    TraceRequest,
+    TrialRequest,
+)
 
+RUNS_OF_SCRIPTS = (ScriptRequest, ExactRequest, TraceRequest)
+"""Requests that run the user's script, for which they have a room of their own."""
 GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
@@ -161,7 +171,7 @@ class Executor:
     ) -> list[Outcome]:
         """Run one trial; raises `_Killed` if it was killed and is not the ``is_last`` attempt."""
         transcript, watching = Transcript(), watchdog() if watchdog is not None else None
-        start = self._run_of_script if isinstance(request, ScriptRequest | ExactRequest) else self._task
+        start = self._run_of_script if isinstance(request, RUNS_OF_SCRIPTS) else self._task
         began = time.monotonic()
         with start(request, timeout) as task, self._ending(task):
             while (message := self._connection.next(task, timeout + CHILD_LATE_SECONDS, watching)) is not None:

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from minimizer.engine.child.bounded import Line, Long, Loose, Number, Text
 from minimizer.engine.child.exact_log import ExactLog
+from minimizer.engine.child.traced import Sides, Traced
 from minimizer.engine.trouble import CONTEXT_LOST, OUT_OF_MEMORY, Death, Fault, Rule, is_starved_compiler, rule_for
+from minimizer.vocabulary import Kind
 
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
 """Names of the Python files that inductor generates."""
 LAST_WORDS = 2000
 """Characters from the end of the output of a trial that died, which may say why."""
+
+
+def _numeric(kind: Kind) -> Kind:
+    if not kind.is_numeric:
+        raise ValueError(f"{kind} is no difference of two results")
+    return kind
+
+
+NumericKind = Annotated[Kind, AfterValidator(_numeric)]
+"""The kind of a difference of two results; a child may name no other."""
 
 
 class ExceptionInfo(Loose):
@@ -62,7 +74,7 @@ class Difference(Loose):
     """One way in which two results differ at one place."""
 
     where: Text = ""
-    kind: Literal["wrong_output", "wrong_gradient", "wrong_metadata"] = "wrong_output"
+    kind: NumericKind = Kind.WRONG_OUTPUT
     what: Text = "value"
     max_abs: Number = None
     max_rel: Number = None
@@ -80,7 +92,7 @@ class Verdict(Loose):
     """The referee's verdict on one comparison."""
 
     fault: bool = False
-    kind: Literal["wrong_output", "wrong_gradient", "wrong_metadata"] | None = None
+    kind: NumericKind | None = None
     rule: Text = ""
     discrete: bool = False
     nondeterministic: bool = False
@@ -175,6 +187,10 @@ class Outcome(Loose):
     values: dict[Text, Text] = Field(default_factory=dict, max_length=1000)
     exact: ExactLog | None = None
     """For an exact run: all that the script could see of itself."""
+    trace: Traced | None = None
+    """For a trace: the program around the compiled graphs."""
+    sides: Sides | None = None
+    """For a program that was run side by side: where the two part."""
     signal: int | None = None
     phase: Text = ""
     seconds: float = 0.0

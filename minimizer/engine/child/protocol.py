@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator
 
-from minimizer.engine.child.bounded import Count, Long, Loose, Name, Number, Text
-from minimizer.engine.child.outcome import ExceptionInfo, Verdict
+from minimizer.engine.child.bounded import Count, Long, Loose, Name, Number, Seconds, Text
+from minimizer.engine.child.outcome import ExceptionInfo, NumericKind, Verdict
 from minimizer.excuses import EXCUSES
+from minimizer.vocabulary import Kind
 
 MAX_LINE = 64 << 20
 """Most bytes of one message from the child."""
@@ -23,6 +24,104 @@ MAX_DIMENSIONS = 256
 """Most dimensions of a tensor; most operators take 64."""
 MAX_MODULES = 64
 """Most components of a node's module path; a longer one is cut."""
+
+
+class StackLine(Loose):
+    """A line of the user's own code on a stack, and the function that it is in."""
+
+    file: Name
+    line: Count
+    code: Name = ""
+    function: Name = ""
+
+
+class Break(Loose):
+    """A place at which Dynamo ended a graph; ``stack``: the user's lines from the function that is split down to it.
+
+    ``is_whole``: Dynamo gave the function up as a whole. ``passes``: how often the place was passed, 0 if that is unknown.
+    """
+
+    reason: Text
+    stack: list[StackLine] = Field(default_factory=list, max_length=50)
+    function: Name = ""
+    is_whole: bool = False
+    passes: Count = 0
+
+
+class Recompile(Loose):
+    """A compilation of a function for which there was compiled code, or one that the recompile limit refused.
+
+    ``line``: of its ``def``. ``frame`` is equal for all compilations of one function, or of a part of it behind a graph break. ``guard``: the one that failed; ``made_by``: the user's lines that made it.
+    ``stack``: the user's lines from the script down to the function.
+    """
+
+    function: Name = ""
+    file: Name = ""
+    line: Count = 0
+    frame: Name = ""
+    guard: Text = ""
+    made_by: list[StackLine] = Field(default_factory=list, max_length=50)
+    stack: list[StackLine] = Field(default_factory=list, max_length=50)
+    seconds: Seconds = 0.0
+    refused: bool = False
+
+
+class Timed(Loose):
+    """A graph that Inductor compiled, called first from ``place``, and its calls on both sides in seconds.
+
+    ``turns``: pairs of calls that count. ``eager``, ``compiled``: medians. ``eager_slow``: the ninth decile of eager's calls.
+    ``compiled_fast``: the fastest compiled one.
+    """
+
+    place: StackLine
+    turns: Count
+    eager: Seconds
+    compiled: Seconds
+    eager_slow: Seconds
+    compiled_fast: Seconds
+
+
+class Kept(Loose):
+    """Bytes that the first call of a graph, from ``place``, keeps for its backward on both sides, but for arguments and results."""
+
+    place: StackLine
+    eager: Count
+    compiled: Count
+
+
+class EqualBlocks(Loose):
+    """Modules of one list (``path``, from the compiled module) that compute the same: ``count`` ``of`` all, with their ``nodes`` of the graph."""
+
+    path: Name
+    count: Count
+    of: Count
+    nodes: Count
+
+
+class Compilation(Loose):
+    """The compilation of a graph and its ``backward``, called first from ``place``, in seconds; a phase does not count those within it.
+
+    ``is_first``: of its function, so no recompile. ``code``: code generation, with the C++ compiler or Triton. ``nodes``: all of the graph.
+    """
+
+    place: StackLine
+    is_first: bool
+    seconds: Seconds
+    backward: Seconds = 0.0
+    dynamo: Seconds = 0.0
+    aot: Seconds = 0.0
+    lowering: Seconds = 0.0
+    code: Seconds = 0.0
+    nodes: Count = 0
+    blocks: list[EqualBlocks] = Field(default_factory=list, max_length=50)
+
+
+class Changed(Loose):
+    """A setting that the script has changed; both values as source text."""
+
+    name: Name
+    default: Name = ""
+    value: Name = ""
 
 
 class Health(Loose):
@@ -40,6 +139,16 @@ class Health(Loose):
     """The reason why no call was timed; empty if one was."""
     eager_seconds: Number = None
     compiled_seconds: Number = None
+    broken: list[Break] = Field(default_factory=list, max_length=100)
+    recompiled: list[Recompile] = Field(default_factory=list, max_length=500)
+    changed: list[Changed] = Field(default_factory=list, max_length=100)
+    timed: list[Timed] = Field(default_factory=list, max_length=100)
+    calls: Count = 0
+    """Outermost calls of compiled code; counted in a timed run only."""
+    compilations: list[Compilation] = Field(default_factory=list, max_length=100)
+    kept: list[Kept] = Field(default_factory=list, max_length=100)
+    seconds: Seconds = 0.0
+    """Those of the run, without our comparisons."""
 
 
 class Largest(Loose):
@@ -124,7 +233,7 @@ class Failure(Loose):
     graph: int
     call: int = -1
     phase: Literal["compile", "run", "backward"]
-    kind: Literal["compile_error", "runtime_error", "wrong_output", "wrong_gradient", "wrong_metadata"] | None = None
+    kind: Literal[Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR] | NumericKind | None = None
     exception: ExceptionInfo | None = None
     verdict: Verdict | None = None
     health: Health | None = None
@@ -143,6 +252,14 @@ class Seen(Loose):
     call: int
     verdict: Verdict
     phase: Literal["run", "backward"] = "run"
+
+
+class Merged(Loose):
+    """A call that returned one object for two outputs, which the script then changed; ``what``: in words."""
+
+    graph: int
+    call: int
+    what: Text
 
 
 class Missing(Loose):
@@ -210,6 +327,7 @@ class Finished(Loose):
     suspects: list[Seen] = Field(default_factory=list, max_length=100)
     layouts: list[Seen] = Field(default_factory=list, max_length=100)
     """For each graph, the first call with equal values and another memory layout."""
+    merged: list[Merged] = Field(default_factory=list, max_length=100)
     missing: list[Missing] = Field(default_factory=list, max_length=100)
     raised: list[ExceptionInfo] = Field(default_factory=list, max_length=100)
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
@@ -225,6 +343,8 @@ class Finished(Loose):
     notes: list[Text] = Field(default_factory=list, max_length=100)
     printed: Text = ""
     """The last line of its output, where the script ended itself with an exit status."""
+    output: Long | None = None
+    """What a timed run printed; None if the run was not timed."""
 
 
 class Held(Loose):

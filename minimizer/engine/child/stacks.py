@@ -25,6 +25,9 @@ _COMPILER = re.compile(_ENTRY.pattern + "|torch/_inductor/(?!compile_worker/)")
 _WAITS = re.compile(
     r"(subprocess|selectors|threading|queue|concurrent/futures/\w+|multiprocessing/\w+|filelock/\w+|torch/utils/_filelock)\.py"
 )
+_COLLECTIVES = re.compile(r"torch/distributed/(distributed_c10d|_functional_collectives|rendezvous)\.py")
+_DISPATCH = re.compile(r"torch/_ops\.py")
+_DYNAMO, _FX = re.compile(r"torch/_dynamo/convert_frame\.py"), re.compile(r"torch/_inductor/compile_fx\.py")
 _GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
 _ESCAPE = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U00(?:0[0-9a-f]|10)[0-9a-f]{4}")
 _OURS = "minimizer/inside/"
@@ -69,6 +72,13 @@ def parse(text: str) -> Stack:
     if not threads:
         return ()
     return next((stack for stack in reversed(threads) if is_compiling(stack)), threads[-1])
+
+
+def users(text: str) -> Stack:
+    """The frames of the user's own code in a dump, of the main thread."""
+    block = _THREAD.split(text)[-1]
+    frames = [_frame(_unescaped(match[1]), match[2], match[3]) for match in islice(_FRAME.finditer(block), MAX_FRAMES)]
+    return tuple(frame for frame in reversed(frames) if frame.is_users)
 
 
 def readable(text: str, project: str) -> str:
@@ -127,6 +137,20 @@ def culprit(chain: Stack) -> Frame | None:
     users = [frame for frame in named if frame.is_users]
     torch = [frame for frame in chain if frame.file.startswith("torch/") and not frame.function.startswith("<")]
     return next(iter(users), None) or next(iter(torch[-1:]), None) or next(iter(chain[-1:]), None)
+
+
+def collective(chain: Stack) -> str:
+    """The collective that it waits in; empty if it waits in none.
+
+    What saves a checkpoint, shards or packs objects runs inside of ``torch.distributed`` too, and may take any time.
+    """
+    inner = [frame for frame in chain if not _DISPATCH.match(frame.file)][-1:]
+    return next((one.function for one in inner if _COLLECTIVES.match(one.file) and one.function[0] != "_"), "")
+
+
+def is_at_compilation(chain: Stack) -> bool:
+    """Whether something is being compiled, and not only compiled code run."""
+    return any(_DYNAMO.match(frame.file) or (_FX.match(frame.file) and "compile" in frame.function) for frame in chain)
 
 
 def agree(samples: Sequence[Stack]) -> bool:

@@ -19,8 +19,8 @@ def tail(path: Path, limit: int) -> str:
         return file.read(limit).decode("utf-8", "replace")
 
 
-def read_untrusted(root: Path, relative: Path, limit: int) -> bytes | None:
-    """The first ``limit`` bytes of a regular file below ``root``; None if there is none.
+def read_untrusted(root: Path, relative: Path, limit: int, *, from_end: bool = False) -> bytes | None:
+    """The first ``limit`` bytes of a regular file below ``root``, or the last ones; None if there is none.
 
     ``root`` itself is ours. Below it no link is followed, and only regular files are read: a link to
     ``/proc/self/environ`` would otherwise put our own secrets into an artifact, and a FIFO could block.
@@ -38,6 +38,8 @@ def read_untrusted(root: Path, relative: Path, limit: int) -> bytes | None:
         os.close(file)
         return None
     with os.fdopen(file, "rb") as stream:
+        if from_end:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - limit))
         return stream.read(limit)
 
 

@@ -9,14 +9,14 @@ that place for the whole limit to count as a hang. A task that waits for a C++ c
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from minimizer.engine.child import stacks
 from minimizer.engine.child.protocol import Phase, Stacks
+from minimizer.engine.child.rank_stacks import RankState
 from minimizer.engine.child.stacks import Stack
 
 EAGER_FACTOR = 20.0
@@ -30,7 +30,6 @@ GRACE = 10.0
 CROWDED = 1.5
 """Runnable processes per core above which times say more of the machine's load than of the task."""
 _COMPILED = ("compile", "run", "compiled", "backward")
-_COLLECTIVES = re.compile(r"torch/distributed/(?!c10d_logger)")
 _MAX_SAMPLES = 1000
 
 
@@ -51,6 +50,7 @@ class Limits:
     Args:
         floor: least silence before the stack is sampled, however fast eager is.
         apart: interval between two samples.
+        waits: least silence before the stack of a script that does not compile is sampled, for a script with ranks.
         quiet: a script whose graphs are all trusted is stopped once it has announced nothing for this long.
         patience: a script is stopped after this long, once something was compared.
         share: a script is stopped after this long whatever it does, and killed if it does not stop.
@@ -59,6 +59,7 @@ class Limits:
 
     floor: float
     apart: float = 2.0
+    waits: float = float("inf")
     quiet: float = float("inf")
     patience: float = float("inf")
     share: float = float("inf")
@@ -81,6 +82,8 @@ class Silence:
     out_of_time: bool = False
     dump: str = ""
     """The latest dump of the stacks of all threads."""
+    others: Sequence[RankState] = ()
+    """What the other ranks did then."""
 
     @property
     def where(self) -> str:
@@ -101,10 +104,17 @@ class Silence:
         return f"{users[-1].file}, line {users[-1].line}" if users else ""
 
     @property
-    def collective(self) -> str:
-        """The function of ``torch.distributed`` on the stack; empty if there is none."""
-        inside = [frame for frame in self.chain if _COLLECTIVES.match(frame.file)]
-        return inside[0].function if inside else ""
+    def is_among_ranks(self) -> bool:
+        """Whether it waits in a collective, where other ranks may be the reason."""
+        return bool(self.others and stacks.collective(self.chain))
+
+    def of_ranks(self, own: int) -> str:
+        """What each rank did, in words; ``own``: the number of the one that was watched."""
+        chain = self.chain
+        if not any(frame.is_users for frame in chain):  # our own frames may lie between it and the script
+            chain = (*stacks.users(self.dump)[-1:], *chain)
+        watched = RankState(own, chain, self.seconds if self.stayed is None else self.stayed)
+        return "; ".join(rank.words for rank in sorted((watched, *self.others), key=lambda one: one.rank))
 
 
 def crowding() -> float:
@@ -116,9 +126,15 @@ class Watchdog:
     """Watches one task. Not thread-safe: only the thread that waits for the task calls it."""
 
     def __init__(
-        self, limits: Limits, *, clock: Callable[[], float] = time.monotonic, crowd: Callable[[], float] = crowding
+        self,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        crowd: Callable[[], float] = crowding,
+        others: Callable[[], Sequence[RankState]] = tuple,
     ) -> None:
-        self.limits, self._clock, self._crowd = limits, clock, crowd
+        """``others``: what the other ranks of the script do."""
+        self.limits, self._clock, self._crowd, self._others = limits, clock, crowd, others
         self._started = self._since = self._sampled = clock()
         self._phase = Phase()
         self._samples: list[Stack] = []
@@ -150,11 +166,12 @@ class Watchdog:
             return Action.STOP
         if self.verdict is None and self._overdue(now) >= 2 * GRACE:
             chain = stacks.common(self._samples[-SAMPLES:])
-            self.verdict = Silence(chain, silent, hangs=False, out_of_time=True, dump=self._dump)
+            self.verdict = Silence(chain, silent, hangs=False, out_of_time=True, dump=self._dump, others=self._others())
             return Action.KILL
-        limit = max(self.limits.floor, EAGER_FACTOR * self._eager_seconds) * self._crowd()
+        floor = min(self.limits.floor, self.limits.waits) if self._is_own_code else self.limits.floor
+        limit = max(floor, EAGER_FACTOR * self._eager_seconds) * self._crowd()
         is_late = silent >= limit or self._overdue(now) >= 0
-        if self.verdict is not None or not is_late or self._doing not in (*_COMPILED, "script"):
+        if self.verdict is not None or not is_late or not (self._is_own_code or self._doing in _COMPILED):
             return None
         self.verdict = self._judge(silent, limit) if silent >= limit else None
         if self.verdict is not None:
@@ -176,6 +193,11 @@ class Watchdog:
     @property
     def _doing(self) -> str:
         return self._phase.doing or self._phase.phase
+
+    @property
+    def _is_own_code(self) -> bool:
+        """Whether it is in the script's own code; a run in eager with ranks announces nothing."""
+        return self._doing == "script" or (not self._doing and self.limits.waits < float("inf"))
 
     @property
     def _eager_seconds(self) -> float:
@@ -213,7 +235,12 @@ class Watchdog:
             return None
         is_late = silent >= self.limits.slow_factor * limit
         stays = self._moved is None or self._clock() - self._moved >= limit
-        if self._doing == "script" and not all(map(stacks.is_compiling, last)):
+        if self._is_own_code and not all(map(stacks.is_compiling, last)):
+            if stays and stacks.agree(last) and stacks.collective(stacks.common(last)):
+                silence = self._silence(hangs=True)
+                compiling = self.limits.floor * self._crowd()
+                if silence.others and all(rank.stands(compiling) for rank in silence.others):
+                    return silence
             return self._silence(hangs=False) if is_late and self._asked_to_stop else None
         if stays and stacks.agree(last) and (is_late or not stacks.is_waiting(stacks.common(last))):
             return self._silence(hangs=True)
@@ -223,4 +250,5 @@ class Watchdog:
         samples = self._samples[-SAMPLES:] if hangs else self._samples
         now = self._clock()
         stayed = now - self._moved if hangs and self._moved is not None else None
-        return Silence(stacks.common(samples), now - self._since, hangs, stayed, dump=self._dump)
+        chain = stacks.common(samples)
+        return Silence(chain, now - self._since, hangs, stayed, dump=self._dump, others=self._others())

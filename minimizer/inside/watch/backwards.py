@@ -80,7 +80,7 @@ class BackwardCall:
         self.ran_unseen = True
         self._switches = self._switches or global_state()
 
-    def compiled(self, replay: GradientCall) -> Side:
+    def compiled(self, replay: Call) -> Side:
         """Run the replay compiled; its gradients."""
         return self.graph.lifted.run(replay, self._compiled)
 

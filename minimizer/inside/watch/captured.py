@@ -11,6 +11,7 @@ from ..graph import state
 from ..graph.collectives import communicates
 from ..graph.lifted import LiftedGraph
 from ..graph.origins import owner_of, state_places
+from ..messages import StackLine
 from ..places import caller
 from ..referee.known import Known
 from ..values.bodies import nodes_of
@@ -21,6 +22,8 @@ class CapturedGraph:
 
     def __init__(self, index: int, module: fx.GraphModule, backend: Any, inputs: list[Any]) -> None:
         self.index, self.backend = index, backend
+        self.compile_id = str(torch._guards.CompileContext.current_compile_id() or "")
+        """Dynamo's name of the compilation: the number of its frame, a slash, and the number of the compilation of that frame."""
         self.called_from = caller()
         """The user's line that called the graph first."""
         self.state_places = dict.fromkeys(state_places(module, inputs))
@@ -58,6 +61,14 @@ class CapturedGraph:
         self.backwards_given_up = 0
         """Compared calls that were dropped before their backward came (see `backwards.MOST_BACKWARD`)."""
         self.eager_error: BaseException | None = None
+
+    @property
+    def called_at(self) -> StackLine | None:
+        """`called_from`, as a line of a stack."""
+        if self.called_from is None:
+            return None
+        file, line, code = self.called_from
+        return StackLine(str(file), int(str(line)), str(code), "")
 
     def setup_lines(self) -> tuple[list[str], list[str]]:
         """`state.setup_lines` for the state of this moment."""

@@ -9,15 +9,21 @@ import builtins
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch._dynamo.utils as books
 
 from .. import messages
 from ..places import place_of
 from ..values import snapshot
+from ..values.device import settle
+from . import compilations, compile_times
+from .captured import CapturedGraph
+from .kept_memory import kept_compiled, kept_in_eager
+from .outer_calls import OuterCalls
 
 TIMED_CALLS = 30
 """Most timed calls of each side of a graph. The sides alternate, so that both see the same machine load; the fastest call counts."""
@@ -36,10 +42,19 @@ class Health:
 
     def __init__(self) -> None:
         books.set_compilation_metrics_limit(MOST_COMPILATIONS)
+        self._outer: OuterCalls | None = None
         self._ours = 0.0
         self._has_tried = False
         self._eager: dict[int, float] = {}
         self._compiled: dict[int, float] = {}
+        self._turns: dict[int, list[list[float]]] = {}
+        """For each graph, the times of eager and compiled in each pair of calls that counts."""
+        self._kept: dict[int, tuple[int, int]] = {}
+        """For each graph, the bytes that a call of eager and compiled keeps for the backward."""
+
+    def count_calls(self) -> None:
+        """Count the outermost calls of compiled code from now on."""
+        self._outer = OuterCalls()
 
     def ours(self, seconds: float) -> None:
         """Subtract seconds that we spent inside a compilation from the compile time."""
@@ -58,21 +73,37 @@ class Health:
             turn, crowded = [], is_crowded()
             for function in (eager, compiled):
                 copies = snapshot.clone(args)
+                settle()  # a GPU computes behind the call
                 begun = time.perf_counter()
                 function(*copies)
+                settle()
                 turn.append(time.perf_counter() - begun)
             if not crowded and not is_crowded():
+                self._turns.setdefault(graph, []).append(turn)
                 for times, seconds in zip((self._eager, self._compiled), turn, strict=True):
                     times[graph] = min(times.get(graph, float("inf")), seconds)
             if time.perf_counter() - started > TIMED_SECONDS:
                 break
         snapshot.set_rng_state(rng)
 
-    def found(self) -> messages.Health:
-        """Call times and Dynamo's metrics so far."""
+    def count_kept(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:
+        """Count the bytes that both sides of a graph keep for a backward, on copies of its arguments; the random state is restored."""
+        if torch.is_grad_enabled():
+            rng = snapshot.rng_state()
+            try:
+                self._kept[graph] = (
+                    kept_in_eager(eager, snapshot.clone(args)),
+                    kept_compiled(compiled, snapshot.clone(args)),
+                )
+            finally:
+                snapshot.set_rng_state(rng)
+
+    def found(self, graphs: Sequence[CapturedGraph] = ()) -> messages.Health:
+        """Call times and Dynamo's metrics so far; ``graphs``: all that were captured, whose calls tell how often a place was passed."""
         metrics = books.get_compilation_metrics()
         frames = [m for m in metrics if m.entire_frame_compile_time_s]
         seconds = sum(m.entire_frame_compile_time_s or 0.0 for m in frames) - self._ours
+        seconds += compile_times.seconds_of(metrics, "backward_cumulative_compile_time_us")
         both = self._eager.keys() & self._compiled.keys()
         return messages.Health(
             graph_breaks=_told(self._break(reason) for reason in books.graph_break_reasons),
@@ -92,6 +123,32 @@ class Health:
             ),
             eager_seconds=sum(self._eager[graph] for graph in both) if both else None,
             compiled_seconds=sum(self._compiled[graph] for graph in both) if both else None,
+            broken=compilations.breaks(graphs),
+            recompiled=compilations.recompiles(),
+            timed=[one for graph in graphs if (one := self._timed(graph)) is not None][:MOST],
+            calls=self._outer.count if self._outer is not None else 0,
+            compilations=compile_times.compilations(graphs),
+            kept=[
+                messages.Kept(place, *self._kept[graph.index])
+                for graph in graphs
+                if graph.index in self._kept and (place := graph.called_at) is not None
+            ][:MOST],
+        )
+
+    def _timed(self, graph: CapturedGraph) -> messages.Timed | None:
+        """The calls of a graph that Inductor compiled; None for others, and for one that was not timed or has no line of the user's."""
+        turns = self._turns.get(graph.index)
+        is_generated = getattr(graph.backend, "compiler_name", None) == "inductor"
+        if not turns or not is_generated or (place := graph.called_at) is None:
+            return None
+        eager, compiled = (sorted(times) for times in zip(*turns, strict=True))
+        return messages.Timed(
+            place=place,
+            turns=len(turns),
+            eager=eager[len(eager) // 2],
+            compiled=compiled[len(compiled) // 2],
+            eager_slow=eager[len(eager) * 9 // 10],
+            compiled_fast=compiled[0],
         )
 
     def _break(self, reason: Any) -> str:

@@ -17,15 +17,14 @@ import torch
 from ..failures import LOST, device_error
 from ..graph import state
 from ..graph.golden import GoldenGraph, storable
-from ..graph.graphs import Opaque
 from ..graph.launches import modules_of
+from ..graph.literals import Opaque
 from ..graph.lowering import write_down
 from ..graph.recipes import Recipe, recipe
 from ..messages import Failure, Held
 from ..questions import (
     ForgetQuestion,
     GoldenQuestion,
-    HoldPlace,
     LiteralQuestion,
     ProgramQuestion,
     Question,
@@ -35,36 +34,34 @@ from ..referee.call import Call, GradientCall
 from ..wire import Channel, Message
 from .backwards import BackwardCall
 from .captured import CapturedGraph
-from .health import Health
-from .line import Line
-from .survey_log import Told, end_with
+from .line import Line, end_with
+from .record import Record
 
 MOST_EARLIER = 8
 """Earlier calls of the failing graph that are remembered: the first one and the latest."""
 
 
 class Holder:
-    """Holds the first failing call, or the call that ``at`` names.
+    """Holds the first failing call, or the one at a place from an earlier run.
 
-    ``at``: a place from an earlier run; the script is stopped before compiled code runs there, which is how a crash is held. None: hold
-    the first call that fails.
+    There the script is stopped before compiled code runs, which is how a crash is held.
     """
 
-    def __init__(self, line: Line, told: Told, health: Health, at: HoldPlace | None) -> None:
-        self._line, self._told, self._health, self._at = line, told, health, at
+    def __init__(self, line: Line, record: Record) -> None:
+        self._line, self._record, self._at = line, record, record.asked.hold
         self._earlier: list[Recipe] = []
         """Recipes for the inputs of the calls before the held one: the first call, and the last few."""
 
     def is_at(self, graph: CapturedGraph, number: int | None, phase: str = "run") -> bool:
-        """Whether ``at`` names this call in this phase, so that it is held before its outcome is known."""
+        """Whether the place is this call in this phase, so that it is held before its outcome is known."""
         return self.needs(graph, number) and self._at is not None and self._at.phase == phase
 
     def needs(self, graph: CapturedGraph, number: int | None) -> bool:
-        """Whether ``at`` names this call, in either phase."""
+        """Whether the place is this call, in either phase."""
         return self._at is not None and (self._at.graph, self._at.call) == (graph.index, number)
 
     def note_call(self, graph: CapturedGraph, args: list[Any]) -> None:
-        """Keep the recipe of a call's inputs, if the call belongs to the graph that ``at`` names.
+        """Keep the recipe of a call's inputs, if the call belongs to the graph of the place.
 
         A call whose inputs have no source text is left out.
         """
@@ -79,11 +76,11 @@ class Holder:
         """Stop the script here and answer questions about a call, or its ``backward``, until the pipe closes. Does not return."""
         self._line.take_last_word()
         number = graph.calls - 1 if backward is None else backward.number
-        instance = self._told.coverage.keys.name(graph.key if backward is None else backward.key)
-        at = replace(failure, graph=graph.index, call=number, checked=self._told.coverage.checked(), instance=instance)
+        instance = self._record.coverage.keys.name(graph.key if backward is None else backward.key)
+        at = replace(failure, graph=graph.index, call=number, checked=self._record.checked(), instance=instance)
 
         def serve() -> None:
-            at.health = self._health.found()
+            at.health = self._record.health.found(self._record.coverage.graphs)
             with call.switches.applied(), torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs the graph
                 setup = (*graph.setup_lines(), []) if backward is None else backward.surroundings()
                 held = HeldCall(graph, call, setup, instance, self._earlier)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from ..graph.modules import module_of
 from ..graph.names import dotted_name
 from ..graph.origins import owner_of
 from ..messages import Largest as Found
-from ..referee.call import Side
+from ..referee.comparison import Judged
 from ..referee.distance import in_double
 from ..referee.referee import Verdict
 from ..values.boundary import places
@@ -44,35 +43,22 @@ class Largest:
         """The largest difference; None if nothing was compared."""
         return self._found if self._looked else None
 
-    def look(self, graph: fx.Graph, expected: Side, actual: Side, verdict: Verdict) -> None:
-        """Take in the results of both sides of a call, and its inputs afterwards."""
-        self._look(graph, expected.places(), actual.places(), verdict, _maker)
-
-    def look_at_gradients(
-        self, graph: fx.Graph, before: Sequence[Any], expected: Sequence[Any], actual: Sequence[Any], verdict: Verdict
-    ) -> None:
-        """Take in the gradients of the inputs that require one, in order."""
-        leaves = [where for where, leaf in places(list(before)).items() if leaf.requires_grad]
-        owners = dict(zip((f"grad[{i}]" for i in range(len(leaves))), leaves, strict=True))
-
-        def owner(graph: fx.Graph, where: str) -> tuple[str, str]:
-            return _of_input(graph, owners.get(where, ""))
-
-        self._look(graph, places(None, (), expected), places(None, (), actual), verdict, owner)
-
-    def _look(
-        self, graph: fx.Graph, expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], verdict: Verdict, who: Any
-    ) -> None:
-        for where, tensor in expected.items():
-            other = actual.get(where)
+    def look(self, graph: fx.Graph, found: Judged) -> None:
+        """Take in the results of both sides of a call and its inputs afterwards, or the gradients of its inputs, in order."""
+        leaves = [where for where, leaf in places(list(found.call.inputs)).items() if leaf.requires_grad]
+        owners = {f"grad[{index}]": where for index, where in enumerate(leaves)}
+        verdict, others = found.verdict, found.actual.places()
+        for where, tensor in found.expected.places().items():
+            other = others.get(where)
             if other is None or other.shape != tensor.shape or not has_plain_storage(tensor):
                 continue  # reading a distributed tensor would wait for the other ranks
             self._looked = True
             absolute, relative = farthest(tensor, other)
             if absolute > self._found.absolute:
-                module, op = who(graph, where)
+                is_gradient = where.startswith("grad")
+                module, op = _of_input(graph, owners.get(where, "")) if is_gradient else _maker(graph, where)
                 reason = _reason(verdict, where, tensor.dtype)
-                because = f"a gradient: {reason}" if where.startswith("grad") else reason
+                because = f"a gradient: {reason}" if is_gradient else reason
                 self._found = Found(module, op, absolute, relative, because, verdict.right.get(where, ""))
 
 

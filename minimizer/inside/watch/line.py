@@ -1,11 +1,17 @@
-"""The survey's end of the pipe: reports phases, so that a crash or a hang can be attributed, and sends one last message."""
+"""The survey's end of the pipe: phases, so that a crash or a hang can be attributed, and the message that ends the process."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import threading
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
 
 from ..messages import Phase
-from ..wire import Channel
+from ..wire import FAILED, Channel
 from .captured import CapturedGraph
 from .coverage import Coverage
 
@@ -44,3 +50,18 @@ class Line:
     def _say(self, phase: Phase) -> None:
         with self._turn:
             self.channel.send(phase)
+
+
+def end_with(last: Callable[[], None]) -> NoReturn:
+    """Call ``last`` and end the process, even if it raises: the user's script may catch any exception, and must not continue."""
+    status = FAILED
+    try:
+        last()
+        status = 0
+    except BaseException:  # ours
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)

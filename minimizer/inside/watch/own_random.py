@@ -22,6 +22,7 @@ from ..graph import state
 from ..graph.graphs import copy_graph
 from ..referee.call import Call, Side
 from ..values import snapshot
+from ..values.device import settle
 from ..values.rounding import tensors
 
 MOST_NODES = 500
@@ -64,7 +65,8 @@ def compiled_side(module: fx.GraphModule, backend: Any, call: Call, expected: Si
     with in_use(), call.started():
         graph = fx.GraphModule(module, copy_graph(module.graph))
         result = torch._inductor.compile(graph, inputs, options=options)(*inputs)
-    return Side(type(expected.result)(result) if isinstance(expected.result, tuple | list) else result, inputs)
+    settle()
+    return Side(result, inputs).in_container_of(expected)
 
 
 def _traced(module: fx.GraphModule, call: Call) -> Any:

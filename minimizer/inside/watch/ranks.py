@@ -13,18 +13,40 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-RUN = (
-    "import os, sys; path, file, *args = sys.argv[1:]; sys.argv = [path, *args]; sys.path[0] = os.path.dirname(path); "
-    "__file__ = path; exec(compile(open(file, 'rb').read(), path, 'exec'))"
-)
-"""Program for ``python -c``: runs the text of one file under another file's name, as ``run_script`` does."""
+from ..questions import RANK_ENDED, STACKS_EVERY
+
+RUN = f"""\
+def _as_rank():
+    import faulthandler, os, sys
+    global __file__
+    __file__, file, stacks, *args = sys.argv[1:]
+    sys.argv, sys.path[0] = [__file__, *args], os.path.dirname(__file__)
+    stacks = open(stacks, "w")
+    faulthandler.dump_traceback_later({STACKS_EVERY}, repeat=True, file=stacks)
+    try:
+        exec(compile(open(file, "rb").read(), __file__, "exec"), globals())
+        print("{RANK_ENDED}", file=stacks, flush=True)
+    except BaseException as error:
+        print(f"{RANK_ENDED} {{type(error).__name__}}: {{error}}".splitlines()[0], file=stacks, flush=True)
+        raise
+_as_rank()
+"""
+"""Program for ``python -c``: runs the text of one file under another file's name, as ``run_script`` does, and writes its stacks down."""
 
 
 @contextlib.contextmanager
-def other_ranks(count: int, own: int, path: str, args: Sequence[str], text: str | None = None) -> Iterator[None]:
+def other_ranks(
+    count: int, own: int, path: str, args: Sequence[str], text: str | None, stacks: str | None
+) -> Iterator[None]:
     """Make this process the rank ``own`` of ``count`` on this machine, with the variables that torchrun sets, and start the others.
 
-    ``text`` stands in for the script's own, if it is not None.
+    Args:
+        count: the number of ranks.
+        own: the rank of this process.
+        path: the script.
+        args: its arguments.
+        text: stands in for the script's own; None: its own.
+        stacks: a folder in which each of the others writes its stacks, into a file by its number; None: nowhere.
     """
     if count == 1:
         yield
@@ -35,13 +57,16 @@ def other_ranks(count: int, own: int, path: str, args: Sequence[str], text: str 
     os.environ.update({"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)})
     os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the sandbox has no other interface, and its name is no address
-    command = [sys.executable, path, *args]
+    program = path
     if text is not None:
         with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False, encoding="utf-8") as file:
             file.write(text)
-        command = [sys.executable, "-c", RUN, path, file.name, *args]
+        program = file.name
     others = [
-        subprocess.Popen(command, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        subprocess.Popen(
+            [sys.executable, "-c", RUN, path, program, stacks_file(stacks, rank), *args],
+            env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
         for rank in range(count)
         if rank != own
     ]
@@ -52,3 +77,8 @@ def other_ranks(count: int, own: int, path: str, args: Sequence[str], text: str 
         for other in others:
             other.kill()
             other.wait()
+
+
+def stacks_file(folder: str | None, rank: int) -> str:
+    """The file for the stacks of a rank."""
+    return os.devnull if folder is None else os.path.join(folder, str(rank))

@@ -20,8 +20,7 @@ from minimizer.inside.referee import referee
 from minimizer.inside.watch import backwards
 from minimizer.inside.watch.captured import CapturedGraph
 from minimizer.inside.watch.comparer import Comparer
-from minimizer.inside.watch.coverage import Coverage
-from minimizer.inside.watch.survey_log import Told
+from minimizer.inside.watch.record import Record
 from minimizer.report.model import Report
 
 Function = Callable[..., Any]
@@ -32,7 +31,7 @@ class Held(Exception):
 
 
 class Anything:
-    """Line, health and the watch for a lost GPU: nothing is asked of them here."""
+    """Line and the watch for a lost GPU: nothing is asked of them here."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_, **__: None
@@ -55,11 +54,10 @@ class Script:
     """A script that calls one graph, compiled as ``compiled`` says, and runs a backward through it where it can."""
 
     def __init__(self, eager: Function, compiled: Function, inputs: list[Any], *, values: bool = True) -> None:
-        self.coverage = Coverage(None, None, 1, values=True)
-        self.told = Told(self.coverage)
+        self.record = Record(SurveyRequest(script="script.py", values=values))
+        self.coverage = self.record.coverage
         self.holder, other = Holder(), cast(Any, Anything())
-        asked = SurveyRequest(script="script.py", values=values)
-        self.comparer = Comparer(asked, other, self.told, cast(Any, self.holder), other, other, None)
+        self.comparer = Comparer(self.record, other, cast(Any, self.holder), other)
         module = eager if isinstance(eager, fx.GraphModule) else fx.symbolic_trace(eager)
         self.graph = CapturedGraph(0, module, None, inputs)
         self.coverage.add(self.graph, None)
@@ -75,7 +73,7 @@ class Script:
     def end(self) -> Report:
         """The report of a script that came to its end."""
         self.comparer.check_gradients()
-        checked = parse(protocol.Checked, dataclasses.asdict(self.coverage.checked()))
+        checked = parse(protocol.Checked, dataclasses.asdict(self.record.checked()))
         return report_of_run(checked)
 
 
@@ -142,6 +140,28 @@ def test_without_a_rule_a_fault_is_held_and_a_healthy_script_is_sure() -> None:
         script.end()
 
 
+@pytest.mark.needs_excuse("one_object")
+@pytest.mark.fault_behind("one_object")
+@pytest.mark.parametrize("is_faulty", [False, True], ids=["healthy", "faulty"])
+def test_one_object_for_two_outputs_is_told_where_the_script_gives_it_another_shape(is_faulty: bool) -> None:
+    def eager(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        sine = x.sin()
+        return sine, sine.view(-1)
+
+    def compiled(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.sin()] * 2
+
+    script = Script(eager, compiled, [torch.ones(4)])
+    base, flat = script.call(torch.ones(4))
+    base.mul_(2)
+    if is_faulty:
+        flat.resize_(8)
+    script.call(torch.ones(4))
+    report = script.end()
+    assert rules(report) == {"one_object"} and is_sure(report)
+    assert bool(script.comparer.merged.changed) is is_faulty
+
+
 @pytest.mark.needs_excuse("error_of_ours")
 @pytest.mark.fault_behind("error_of_ours")
 @COMPILED
@@ -178,7 +198,7 @@ def test_what_eager_cannot_run_on_copies_is_told_before_all_else(compiled: Funct
     report = script.end()
     assert (report.checked.calls, report.checked.calls_made) == (1, 2)
     assert rules(report) == {"eager_raises_on_copies"} and says_open(report, "eager_raises_on_copies")
-    assert [missing.call for missing in script.told.missing] == [1], "an error that the compiler loses is asked for"
+    assert [missing.call for missing in script.record.missing] == [1], "an error that the compiler loses is asked for"
 
 
 class Rates:
@@ -322,7 +342,7 @@ def test_where_eager_is_not_steady_only_that_place_is_excused() -> None:
     right = Script(graph_of(Seldom()), lambda x: (x + 1, x * 2), [ints])
     right.call(ints)
     assert rules(right.end()) == {"eager_unsteady"}
-    assert right.told.unsteady == "compiled graph 0, call 0", "the script is not called healthy"
+    assert right.record.unsteady == "compiled graph 0, call 0", "the script is not called healthy"
     faulty = Script(graph_of(Seldom()), lambda x: (x + 1, x * 3), [ints])
     with pytest.raises(Held):
         faulty.call(ints)

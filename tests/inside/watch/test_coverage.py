@@ -15,6 +15,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Checked
 from minimizer.inside import messages
 from minimizer.inside.referee.call import Call, Side
+from minimizer.inside.referee.comparison import Judged
 from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.watch.instances import Instances
 from minimizer.inside.watch.largest import Largest, farthest
@@ -318,9 +319,8 @@ def test_a_difference_beyond_the_tolerance_says_that_float64_shows_eager_as_far_
     once_rounded = (x.float() + 100.0 - 100.0).bfloat16()  # as a fused kernel computes it
     call = Call.now(graph, [x])
     expected, actual = Side(graph(x), [x]), Side(once_rounded, [x])
-    verdict = judge(call, expected, actual)
     largest = Largest()
-    largest.look(graph.graph, expected, actual, verdict)
+    largest.look(graph.graph, Judged(call, expected, actual, judge(call, expected, actual)))
     assert largest.found == messages.Largest(
         "", "aten.sub", 0.25, 0.25, "eager is as far from float64", right="compiled"
     )
@@ -338,7 +338,8 @@ def test_what_no_number_says_is_no_largest_difference() -> None:
 def test_a_shape_that_is_wrong_is_no_largest_difference() -> None:
     largest = Largest()
     graph = torch.fx.symbolic_trace(lambda x: x + 1)
-    largest.look(graph.graph, Side(torch.ones(2)), Side(torch.ones(3)), Verdict())
+    call = Call.now(graph, [torch.ones(2)])
+    largest.look(graph.graph, Judged(call, Side(torch.ones(2)), Side(torch.ones(3)), Verdict()))
     assert largest.found is None
 
 

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from children import executor, script, survey
@@ -17,6 +18,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import TRACE, examine
 from minimizer.engine.survey.runs import Surveys
+from minimizer.inside.messages import StackLine
 from minimizer.inside.watch import health
 from minimizer.report.examined import Health
 from minimizer.report.model import Report
@@ -94,6 +96,30 @@ def test_a_turn_in_which_others_want_the_cores_does_not_count(
     expected = (7.0, 8.0) if any(crowded[:2]) else (2.0, 1.0)
     assert (seen.eager_seconds, seen.compiled_seconds) == expected
     assert not seen.untimed
+
+
+@pytest.mark.parametrize(("backend", "is_told"), [("inductor", True), ("aot_eager", False)])
+def test_a_graph_that_inductor_compiled_has_the_figures_of_its_turns(
+    backend: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "TIMED_CALLS", 3)
+    monkeypatch.setattr(health, "is_crowded", lambda: False)
+    ends = [0.0, *(0.0, 1.0, 0.0, 4.0, 0.0), *(0.0, 2.0, 0.0, 5.0, 0.0), *(0.0, 3.0, 0.0, 6.0, 0.0)]
+    monkeypatch.setattr(health, "TIMED_SECONDS", 100.0)
+    monkeypatch.setattr(health.time, "perf_counter", iter(ends).__next__)
+    times = health.Health()
+    times.measure(0, lambda: None, lambda: None, [])
+    graph = SimpleNamespace(
+        index=0,
+        compile_id="no metrics have this",
+        calls=3,
+        backend=SimpleNamespace(compiler_name=backend),
+        called_at=StackLine("a.py", 3, "f(x)", ""),
+    )
+    told = times.found([cast(Any, graph)]).timed
+    assert [
+        (one.place.line, one.turns, one.eager, one.compiled, one.eager_slow, one.compiled_fast) for one in told
+    ] == ([(3, 3, 2.0, 5.0, 3.0, 4.0)] if is_told else [])
 
 
 def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +204,12 @@ def test_all_compilations_count_where_there_are_many(child: Executor, tmp_path: 
 def test_the_time_of_compiling_is_unknown_where_compilations_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = [
         SimpleNamespace(
-            co_name="f", co_filename="s.py", co_firstlineno=1, entire_frame_compile_time_s=2.0, fail_type=None
+            compile_id="0/0",
+            co_name="f",
+            co_filename="s.py",
+            co_firstlineno=1,
+            entire_frame_compile_time_s=2.0,
+            fail_type=None,
         )
     ] * 3
     times = health.Health()

@@ -183,5 +183,60 @@ def test_ranks_that_wait_for_each_other_use_up_no_more_than_their_share(
     found = Triage(surveys, on_note=lambda _: None).run()
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.BUDGET)
-    assert "at script.py, line 8, which waits for other ranks in all_reduce" in found.summary
-    assert "rank 0 of 2" in found.summary and "--budget 60 gives it 20 s" in found.summary
+    assert "rank 0 waits in all_reduce (script.py, line 8); rank 1 " in found.summary
+    assert "--budget 60 gives it 20 s" in found.summary
+
+
+DEADLOCK = """
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    compiled = torch.compile(lambda x: x.sum() + 1, backend="aot_eager")
+    for number in range(3):
+        out = compiled(torch.ones(4))
+        if dist.get_rank() == 0 or number == 0:
+            dist.all_reduce(out)
+        else:
+            dist.recv(out, src=0)
+    dist.destroy_process_group()
+"""
+STALLED = """
+    import time
+    import torch
+    import torch.distributed as dist
+
+    def slow(graph, inputs):
+        if dist.get_rank() == 1:
+            time.sleep(1e6)
+        return graph.forward
+
+    dist.init_process_group("gloo")
+    out = torch.compile(lambda x: x.sum() + 1, backend=slow)(torch.ones(4))
+    dist.all_reduce(out)
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.timeout(600)
+def test_ranks_that_wait_for_one_another_are_told_with_and_without_the_compiler(child: Executor, home: Path) -> None:
+    found = judged_soon(child, script(home, DEADLOCK))
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
+    assert "rank 0 waits in all_reduce (script.py, line 10); rank 1 waits in recv (script.py, line 12)" in found.summary
+
+
+@pytest.mark.timeout(600)
+def test_a_rank_that_stands_still_in_the_compiler_is_named(child: Executor, home: Path) -> None:
+    """The watched rank only waits for it."""
+    found = judged_soon(child, script(home, STALLED))
+    assert (found.status, found.kind) == (Status.PARTIAL, Kind.HANG)
+    assert "rank 0 waits in all_reduce (script.py, line 13); rank 1 has been in the compiler for" in found.summary
+    assert "in slow (script.py, line 8). In eager all ranks come to their end" in found.summary
+
+
+def judged_soon(child: Executor, path: Path) -> Settled:
+    """The verdict on a script whose ranks stand still, long before its share of the budget is over."""
+    options: dict[str, Any] = {"args": [], "steps": None, "hang_after": 20, "values": True, "nproc": 2, "budget": 6000}
+    found = Triage(Surveys(child, path, **options), on_note=lambda _: None).run()
+    assert isinstance(found, Settled)
+    return found

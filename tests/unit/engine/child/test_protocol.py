@@ -320,6 +320,8 @@ def test_no_message_at_all(model: type[Loose], message: Any) -> None:
         (Finished, {"suspects": [{"graph": "first", "call": 0, "verdict": {}}]}),
         (Held, {"failure": {"graph": 0, "phase": "lunch"}, "program": PROGRAM}),
         (Held, {"failure": {"graph": 0, "phase": "run"}, "program": [PROGRAM]}),
+        (Held, {"failure": {"graph": 0, "phase": "run", "kind": "hang"}, "program": PROGRAM}),
+        (Verdict, {"kind": "crash"}),
         (Ready, {"environment": {"torch": "x" * 301}}),
         (Phase, {"graph": "one"}),
         (Phase, {"graph": 1, "call": []}),

@@ -21,6 +21,7 @@ from minimizer.engine.child.stacks import (
     overwrites_memory,
     parse,
     readable,
+    users,
 )
 
 LIB = "/opt/venv/lib/python3.11/site-packages"
@@ -60,6 +61,19 @@ def test_what_is_above_our_own_hook_is_left_out() -> None:
     found = parse(dump(COMPILE))
     assert [frame.place for frame in found] == [ENTRY, ":Stuck.__call__"]
     assert [(frame.file, frame.line, frame.is_users) for frame in found][-1] == ("script.py", 11, True)
+
+
+def test_the_scripts_lines_are_found_outside_of_our_own_hook_too() -> None:
+    dump = (
+        "Thread 0x00007f0000000001 (most recent call first):\n"
+        '  File "/x/site-packages/torch/distributed/distributed_c10d.py", line 3 in all_reduce\n'
+        '  File "/opt/minimizer/inside/watch/record.py", line 5 in hook\n'
+        '  File "/home/me/train.py", line 7 in step\n'
+        '  File "/home/me/train.py", line 9 in <module>\n'
+        '  File "/opt/minimizer/inside/zygote.py", line 5 in main\n'
+    )
+    assert [(frame.file, frame.line) for frame in users(dump)] == [("train.py", 9), ("train.py", 7)]
+    assert not any(frame.is_users for frame in parse(dump))
 
 
 def test_a_trial_and_a_survey_give_the_same_place_the_same_name() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from minimizer.engine.child.protocol import Phase, Stacks
+from minimizer.engine.child.rank_stacks import RankState
 from minimizer.engine.child.watchdog import GRACE, SAMPLES, SLOW_FACTOR, Action, Limits, Watchdog
 
 LIB = "/venv/lib/python3.11/site-packages/torch"
@@ -30,9 +32,10 @@ class Task:
     clock: Clock
 
     @staticmethod
-    def watched(*, crowding: float = 1.0, **limits: Any) -> Task:
+    def watched(*, crowding: float = 1.0, others: Sequence[RankState] = (), **limits: Any) -> Task:
         clock = Clock()
-        return Task(Watchdog(Limits(**{"floor": 60.0, **limits}), clock=clock, crowd=lambda: crowding), clock)
+        allowed = Limits(**{"floor": 60.0, **limits})
+        return Task(Watchdog(allowed, clock=clock, crowd=lambda: crowding, others=lambda: others), clock)
 
     def says(self, doing: str = "compile", **more: Any) -> Task:
         """With ``calls``, how many it has compared by then."""
@@ -70,6 +73,11 @@ def lowering(name: str) -> list[str]:
 STUCK = ["/job/pass.py:fix", f"{LIB}/_inductor/compile_fx.py:inner"]
 WAITING = ["/usr/lib/python3.11/subprocess.py:communicate", f"{LIB}/_inductor/compile_fx.py:inner"]
 TRAINING = ["/job/script.py:train"]
+IN_COLLECTIVE = [
+    f"{LIB}/distributed/distributed_c10d.py:all_reduce",
+    f"{LIB}/distributed/c10d_logger.py:wrapper",
+    *TRAINING,
+]
 
 
 def test_one_place_for_long_is_a_hang() -> None:
@@ -227,17 +235,36 @@ def test_a_script_that_stands_still_is_ended_when_its_share_is_over(calls: int) 
     task = Task.watched(share=100.0, patience=100.0).says("script", calls=calls)
     assert task.after(99) is not Action.STOP
     assert task.after(1) is Action.STOP
-    waits = [
-        f"{LIB}/distributed/distributed_c10d.py:all_reduce",
-        f"{LIB}/distributed/c10d_logger.py:wrapper",
-        *TRAINING,
-    ]
-    assert task.sampled(waits) is Action.STOP
-    assert task.sampled(waits) is Action.KILL
+    assert task.sampled(IN_COLLECTIVE) is Action.STOP
+    assert task.sampled(IN_COLLECTIVE) is Action.KILL
     verdict = task.watchdog.verdict
     assert verdict is not None and verdict.out_of_time and not verdict.hangs
-    assert (verdict.users_line, verdict.collective) == ("script.py, line 5", "all_reduce")
+    assert verdict.users_line == "script.py, line 5"
     assert task.clock.now == pytest.approx(100 + 2 * GRACE, abs=1)
+
+
+@pytest.mark.parametrize("doing", ["script", ""])
+def test_a_rank_that_waits_for_one_that_has_ended_waits_for_ever(doing: str) -> None:
+    """A run in eager announces nothing."""
+    task = Task.watched(waits=20.0, others=[RankState(1, ended="ValueError: no data")]).says(doing)
+    assert task.sampled(IN_COLLECTIVE) is Action.KILL
+    verdict = task.watchdog.verdict
+    assert verdict is not None and verdict.hangs and verdict.is_among_ranks
+    assert task.clock.now < 30
+    assert verdict.of_ranks(0) == (
+        "rank 0 waits in all_reduce (script.py, line 5); rank 1 has ended (ValueError: no data)"
+    )
+
+
+@pytest.mark.parametrize("others", [[], [RankState(1)], [RankState(1, ended=""), RankState(2)]])
+def test_a_rank_that_waits_for_one_that_may_still_come_is_left_alone(others: Sequence[RankState]) -> None:
+    assert Task.watched(waits=20.0, others=others).says("script").sampled(IN_COLLECTIVE) is None
+
+
+def test_a_rank_outside_of_a_collective_is_left_alone() -> None:
+    """It may evaluate for long, while the others wait for it."""
+    task = Task.watched(waits=20.0, others=[RankState(1, ended="")]).says("script")
+    assert task.sampled(TRAINING) is None
 
 
 def test_what_is_compiled_when_the_share_is_over_has_the_time_of_a_hang_first() -> None:
