@@ -10,6 +10,7 @@ MinimizerError
 │   └── MemoryExceeded     the memory that its processes may take together is
 ├── Busy                   too many others ask for the same at the moment: the message says so, try again soon
 ├── Cancelled              somebody asked us to stop
+├── Skipped                somebody does not want to wait for the step at work
 ├── ChildFailed            the sandboxed child broke its protocol or died as a whole
 │   ├── GraphTooLarge      a graph has more nodes than are taken apart
 │   └── Unanswered         the holder of a graph cannot give what was asked for

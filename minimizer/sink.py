@@ -111,3 +111,41 @@ class FolderSink:
 
     def skipped(self) -> str | None:
         return None
+
+
+class Aside:
+    """The sink of what a job records apart: keeps artifacts in memory until the job may take them over.
+
+    It asks the job's own sink, ``outer``, whether to stop or to skip. ``tells``: types of events that are passed on to it.
+    """
+
+    def __init__(self, outer: Sink, *, tells: frozenset[str] = frozenset()) -> None:
+        self._outer, self._tells = outer, tells
+        self.artifacts: dict[str, bytes] = {}
+
+    @property
+    def repros(self) -> dict[str, bytes]:
+        """The files that show failures."""
+        return {name: self.artifacts[name] for name in REPROS if name in self.artifacts}
+
+    def event(self, type_: str, **data: Any) -> None:
+        if type_ in self._tells:
+            self._outer.event(type_, **data)
+
+    def artifact(self, name: str, content: bytes) -> None:
+        self.artifacts[name] = content
+
+    def discard(self, name: str) -> None:
+        self.artifacts.pop(name, None)
+
+    def earlier(self, name: str) -> bytes | None:
+        return None
+
+    def report(self, report: Report) -> None:
+        """Not kept: what is recorded apart has no readers."""
+
+    def cancelled(self) -> bool:
+        return self._outer.cancelled()
+
+    def skipped(self) -> str | None:
+        return self._outer.skipped()

@@ -1,4 +1,4 @@
-"""The words everyone shares: failure kinds, compiler stages, job statuses and their exit codes.
+"""The words everyone shares: failure kinds, compiler stages, job statuses.
 
 This is the lowest layer. It imports nothing of ours, and everything else may import it.
 """
@@ -24,9 +24,14 @@ class Kind(StrEnum):
     WRONG_METADATA = "wrong_metadata"
 
     @property
+    def is_of_metadata(self) -> bool:
+        """Whether both sides ran to the end, and what differs is no value: a dtype, a shape, shared memory."""
+        return self is Kind.WRONG_METADATA
+
+    @property
     def is_numeric(self) -> bool:
         """Whether both sides ran to the end and only what they returned differs."""
-        return self in (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT, Kind.WRONG_METADATA)
+        return self in (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT) or self.is_of_metadata
 
 
 class Stage(StrEnum):
@@ -153,39 +158,6 @@ class Scope(StrEnum):
     WRITE = "write"
 
 
-class Exit:
-    """Exit statuses of ``run`` and ``submit --wait`` (a public contract)."""
-
-    MINIMIZED = 0
-    INTERNAL = 1
-    USAGE = 2
-    HEALTHY = 3
-    PARTIAL = 4
-    FAILED = 5
-    COUNTS = 6
-    """With ``--fail-on``: a verified failure that counts."""
-    CANCELLED = 130
-
-
 def counted(number: int, noun: str) -> str:
     """``1 node``, ``2 nodes``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def exit_status(status: Status, reason: Reason | None) -> int:
-    """The exit status for a final job status.
-
-    Raises:
-        ValueError: the job is not final.
-    """
-    if status is Status.FAILED:
-        return Exit.INTERNAL if reason is Reason.INTERNAL_ERROR else Exit.FAILED
-    exits = {
-        Status.MINIMIZED: Exit.MINIMIZED,
-        Status.HEALTHY: Exit.HEALTHY,
-        Status.PARTIAL: Exit.PARTIAL,
-        Status.CANCELLED: Exit.CANCELLED,
-    }
-    if status not in exits:
-        raise ValueError(f"a job that is {status} has no exit status yet")
-    return exits[status]

@@ -41,10 +41,21 @@ class Fault:
         """Whether there is a verified repro of it."""
         return self.verification is not None and self.verification.holds
 
+    @property
+    def announced(self) -> Failure:
+        """Its failure, which is known by now."""
+        assert self.failure is not None
+        return self.failure
+
+    @property
+    def reduced(self) -> Reduction:
+        """Its reduction, which has begun by now."""
+        assert self.reduction is not None
+        return self.reduction
+
     def stating(self, **changes: object) -> Fault:
         """The same fault, whose failure has these fields."""
-        assert self.failure is not None
-        return replace(self, failure=self.failure.model_copy(update=changes))
+        return replace(self, failure=self.announced.model_copy(update=changes))
 
     def blaming(self, first: Culprit) -> Fault:
         """The same fault with another first culprit."""
@@ -52,8 +63,7 @@ class Fault:
 
     def counting(self, **changes: object) -> Fault:
         """The same fault, whose reduction has these figures."""
-        assert self.reduction is not None
-        return replace(self, reduction=self.reduction.model_copy(update=changes))
+        return replace(self, reduction=self.reduced.model_copy(update=changes))
 
 
 @dataclass(frozen=True)

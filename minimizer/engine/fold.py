@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from minimizer.engine.findings import Diagnosed, Failing, Fault
 from minimizer.report.confidence import confidence
 from minimizer.report.culprit import Culprit, Layer
 from minimizer.report.examined import Attempt, Checked, Health, Version
+from minimizer.report.finding import Finding, by_cost
 from minimizer.report.model import Blame, Report, ScriptError, Witness
 
 OWN = "this job's"
@@ -32,30 +34,14 @@ def of_fault(report: Report, known: Fault) -> None:
 
 def fault_of(report: Report) -> Fault:
     """What a report says of its fault: of another job's, or of one that has just begun."""
-    return Fault(
-        failure=report.failure,
-        culprits=tuple(report.culprits),
-        ladder=tuple(report.ladder),
-        observed=tuple(report.observed),
-        also_seen=tuple(report.also_seen),
-        reduction=report.reduction,
-        verification=report.verification,
-        blame=report.blame,
-        flags=tuple(report.flags),
-        workaround=report.workaround,
-        generated_code=report.generated_code,
-        graph=tuple(report.graph),
-        versions=tuple(report.versions),
-        status=report.status,
-        reason=report.reason,
-        summary=report.summary,
-    )
+    said = ((field.name, getattr(report, field.name)) for field in fields(Fault))
+    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in said}
+    return Fault(**known)
 
 
 def failing(fault: Fault, environment: Mapping[str, str]) -> Failing:
     """A failure, for its diagnosis."""
-    failure = fault.failure
-    assert failure is not None
+    failure = fault.announced
     return Failing(
         stage=failure.stage,
         said=f"{failure.message}\n{failure.traceback}",
@@ -128,6 +114,11 @@ def heard(report: Report, witnesses: Sequence[Witness]) -> None:
 def examined(report: Report, found: Health) -> None:
     """Take what the compiled code costs."""
     report.health = found
+
+
+def advised(report: Report, found: Sequence[Finding]) -> None:
+    """Take what there is to advise on, the costliest first."""
+    report.findings = by_cost(found)
 
 
 def compared(fault: Fault, found: Sequence[Version], torch: str) -> Fault:

@@ -10,8 +10,14 @@ from pathlib import Path
 
 from minimizer.engine import fold
 from minimizer.engine.after.follow_up import FollowUp
-from minimizer.engine.between.answer import Answer
-from minimizer.engine.budget.patience import EXACT_SECONDS, EXACT_SHARE, HANG_AFTER, REPEAT_SECONDS
+from minimizer.engine.budget.patience import (
+    EXACT_MOST,
+    EXACT_SECONDS,
+    EXACT_SHARE,
+    HANG_AFTER,
+    REPEAT_SECONDS,
+    REPEAT_SHARE,
+)
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
@@ -22,13 +28,13 @@ from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.warden import Warden
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.exact import BetweenGraphs
-from minimizer.engine.routes import Routes
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.user_script.syntax import UNPARSED, unparsed_at
 from minimizer.errors import ChildFailed, MissingTool, WorkerTrouble
 from minimizer.options import Options
+from minimizer.report.excused import Excused
 from minimizer.report.model import Report
 from minimizer.sandbox import choose_sandbox, without_bytecode
 from minimizer.settings import Settings
@@ -40,7 +46,7 @@ class Job:
     """What is asked of the engine, and where it writes down what it finds.
 
     ``python`` is the interpreter that runs the script, ``binds`` further paths that the script may read, ``network`` whether it may
-    use the network. ``is_local``: whether who has sent it owns this machine too.
+    use the network. ``is_local``: whether who has sent it owns this machine too. ``excused``: what is known to be left open before it begins.
     """
 
     script: Path
@@ -51,6 +57,7 @@ class Job:
     binds: Sequence[Path] = ()
     network: bool = False
     is_local: bool = False
+    excused: Sequence[Excused] = ()
 
     @property
     def report(self) -> Report:
@@ -69,12 +76,6 @@ class Parts:
     triage: Triage
     follow_up: FollowUp
     beside: ThreadPoolExecutor
-
-    def routes(self, exact: Answer) -> Routes:
-        """The ways from a failure to a repro, for a script of which the exact runs said ``exact``."""
-        job = self.job
-        jobs = job.settings.trial_jobs
-        return Routes(self.executor, self.triage, job.journal, job.options, job.script, jobs, self.beside, exact)
 
 
 @contextmanager
@@ -140,7 +141,7 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
         headers = Headers.of(place.python, _start(executor, job)["torch"])
         place = replace(place, headers=headers)
         beside.submit(_with_headers, place, journal.watch)
-        timeout = max(min(EXACT_SECONDS, options.budget / 4), EXACT_SHARE * options.budget)
+        timeout = max(min(EXACT_SECONDS, EXACT_MOST * options.budget), EXACT_SHARE * options.budget)
         trials = job.settings.trial_jobs
         between = BetweenGraphs(executor, job.script.resolve(), options.args, journal, jobs=trials, timeout=timeout)
         surveys = Surveys(
@@ -169,7 +170,7 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
             on_note=journal.note,
             log=journal.log,
             on_healthy=plain.begin,
-            repeat_seconds=max(REPEAT_SECONDS, options.budget / 10),
+            repeat_seconds=max(REPEAT_SECONDS, REPEAT_SHARE * options.budget),
         )
         follow_up = FollowUp(job.script, place, surveys, journal, options, job.settings)
         try:

@@ -118,9 +118,8 @@ class Journal:
 
     def announce(self, fault: Fault) -> None:
         """Take what is known of a fault, and tell its failure."""
-        assert fault.failure is not None
         self.fault = fault
-        self.event("failure", failure=fault.failure.model_dump(mode="json"))
+        self.event("failure", failure=fault.announced.model_dump(mode="json"))
 
     def blame(self, fault: Fault) -> None:
         """Take what is known of a fault, and tell its first culprit."""
@@ -129,8 +128,7 @@ class Journal:
 
     def tell_repro(self, *, verified: bool) -> None:
         """Tell the size of the fault's repro."""
-        reduction = self.fault.reduction
-        assert reduction is not None
+        reduction = self.fault.reduced
         self.event("repro", lines=reduction.lines_after, nodes=reduction.nodes_after, verified=verified)
 
     def show(self, name: str, content: bytes) -> None:
@@ -145,6 +143,19 @@ class Journal:
         self._shown.clear()
         for name, content in files.items():
             self.show(name, content)
+
+    def apart(self, sink: Sink) -> Journal:
+        """The record of another fault of the same script, by the same clock."""
+        apart = Journal(sink, Report(environment=dict(self.report.environment)), self.clock)
+        apart.redact, apart.guard = self.redact, self.watch_owner
+        return apart
+
+    def take_over(self, fault: Fault, repro: str, files: Mapping[str, bytes]) -> None:
+        """Make a fault that was recorded apart the job's own, with its files in place of all that were shown."""
+        self.show_instead(files)
+        self.repro = repro
+        self.announce(fault)
+        self.tell_repro(verified=True)
 
     def hide(self) -> None:
         """Remove the repros that an earlier run left in the same place and this one has not replaced."""

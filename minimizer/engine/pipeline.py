@@ -1,14 +1,16 @@
 """The whole story, in the order of `Step`: from a script to a verified repro, and from there to all that is worth knowing of it.
 
-`job` opens what it works with. `routes` is its middle: the ways from a failure to a repro, each of which searches at one of the `levels`.
-`follow_up` is its end, from the repro on. Each step leaves a valid report behind, so that the best result so far is there whenever it is stopped.
+`job` opens what it works with. `suspects` and `routes` are its middle: what may hold the fault, and the ways from a failing call to a repro, each
+of which searches at one of the `levels`. `follow_up` is its end, from the repro on. Each step leaves a valid report behind, so that the best result
+so far is there whenever it is stopped.
 """
 
 from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from bisect import insort
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,27 +18,23 @@ from pathlib import Path
 
 from minimizer.engine import fold
 from minimizer.engine.after.conclude import end, settle
-from minimizer.engine.after.second_fault import see_graphs
-from minimizer.engine.between.answer import Answer, unanswered
+from minimizer.engine.after.graph_beside_between import graphs_alone, recorded_apart
+from minimizer.engine.between.answer import NO_ANSWER, Answer, Found, unanswered
 from minimizer.engine.budget.clock import Clock
-from minimizer.engine.budget.patience import CHEAP_SECONDS, EXACT_WHOLE_SHARE, VERIFY_SECONDS
+from minimizer.engine.budget.patience import CHEAP_SECONDS, EXACT_WHOLE_SHARE, SECOND_FAULT_SECONDS
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.job import Job, Parts, prepared, started
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import NAME as CHECKPOINT
-from minimizer.engine.levels.draft import Result
-from minimizer.engine.levels.window import Unreduced
+from minimizer.engine.levels.draft import Draft
 from minimizer.engine.program.regions import Region
-from minimizer.engine.routes import NO_ANSWER, Made, Routes
+from minimizer.engine.routes import Routes
 from minimizer.engine.survey import early_end
-from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_healthy, is_starved
-from minimizer.engine.survey.plain_pair import PlainPair
-from minimizer.engine.survey.rules import judge
-from minimizer.engine.survey.verdict_rules import PLAIN
-from minimizer.engine.survey.verdicts import layout_unmade
+from minimizer.engine.survey.cases import Settled
+from minimizer.engine.suspects import Between, Graphs, Suspect, Verified, order, verified
+from minimizer.engine.user_script.from_dump import unpack
 from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, is_of_the_machine
-from minimizer.inside.questions import GivenInput, TrialRequest
 from minimizer.options import Options
 from minimizer.report import as_markdown
 from minimizer.report.excused import excused
@@ -44,15 +42,7 @@ from minimizer.report.issue import issue_of
 from minimizer.report.model import Report
 from minimizer.settings import Settings
 from minimizer.sink import Sink
-from minimizer.vocabulary import Kind, Reason, Status, Step
-
-WARM_UP = TrialRequest(
-    setup="import torch",
-    source="def f(x):\n    return x + 1\n",
-    name="f",
-    inputs=[GivenInput(name="x", code="torch.ones(8)")],
-)
-"""A trial beside the survey: it has the compiler's headers precompiled by the time the script's first kernel is built."""
+from minimizer.vocabulary import Reason, Status, Step
 
 AGAIN = (Reason.BUDGET, Reason.INTERRUPTED, Reason.WORKER_TROUBLE)
 """Ends after which a job may be tried again."""
@@ -85,12 +75,29 @@ def minimize(
     """
     report = Report()
     journal = Journal(sink, report, Clock(options.budget, began))
+    conduct(Job(script, options, settings, journal, python or Path(sys.executable), binds, network, is_local), run)
+    if report.reason not in AGAIN:  # those go on from there
+        if not report.may_shrink:
+            sink.discard(CHECKPOINT)
+        if report.reason is not Reason.INTERNAL_ERROR:
+            journal.hide()
+    fold.rated(report)
+    sink.artifact("report.md", as_markdown.render(report, script_name=script.name, repro=journal.repro).encode())
+    issue = issue_of(report, journal.repro)
+    if issue is None:
+        sink.discard("issue.md")  # of an earlier run in the same place
+    else:
+        sink.artifact("issue.md", issue.text.encode())
+    journal.keep()
+    return report
+
+
+def conduct(job: Job, steps: Callable[[Job, Scratch, ExitStack], object]) -> None:
+    """Take the steps of a job, on a disk and a machine of its own; an exception that ends them becomes its verdict."""
+    journal, report = job.journal, job.report
     try:
-        with Scratch() as scratch:
-            run(
-                Job(script, options, settings, journal, python or Path(sys.executable), binds, network, is_local),
-                scratch,
-            )
+        with Scratch() as disk, ExitStack() as machine:
+            steps(job, disk, machine)
     except (Cancelled, KeyboardInterrupt):
         why = early_end.summary(report, journal, "cancelled", is_time=False)
         end(journal, Status.CANCELLED, Reason.INTERRUPTED, why)
@@ -111,42 +118,50 @@ def minimize(
         else:
             what = f"A fault of our own: {type(error).__name__}; run.log has more."
             end(journal, Status.FAILED, Reason.INTERNAL_ERROR, what)
-    if report.reason not in AGAIN:  # those go on from there
-        if not report.may_shrink:
-            sink.discard(CHECKPOINT)
-        if report.reason is not Reason.INTERNAL_ERROR:
-            journal.hide()
-    fold.rated(report)
-    sink.artifact("report.md", as_markdown.render(report, script_name=script.name, repro=journal.repro).encode())
-    issue = issue_of(report, journal.repro)
-    if issue is None:
-        sink.discard("issue.md")  # of an earlier run in the same place
-    else:
-        sink.artifact("issue.md", issue.text.encode())
-    journal.keep()
-    return report
 
 
-def run(job: Job, disk: Scratch) -> None:
-    """Every step of a job, in order."""
-    with ExitStack() as machine:
-        with ExitStack() as child:
-            with job.journal.step(Step.PREPARE):
-                job, place = machine.enter_context(prepared(job, disk))
-                parts = child.enter_context(started(job, place))
-            exact = compare_exactly(parts)
-            routes = parts.routes(exact)
-            between = reduce_between(parts, exact) if exact.found is not None else None
-            found = between or reduce_graphs(parts, exact, routes)
-            if isinstance(found, Made):
-                follow(found, parts, routes)
-            else:
-                conclude(found, exact, parts)
-            if between is not None:
-                see_graphs(routes, parts.follow_up)
-        if job.options.witness and is_worth_witnesses(parts):
-            with parts.follow_up.adding(Step.WITNESS):
-                hear_witnesses(parts, disk)
+def run(job: Job, disk: Scratch, machine: ExitStack) -> None:
+    """Every step of a job, in order: those of its script, then what PyTorch's own tools say of it."""
+    job = as_script(job, disk)
+    parts = investigate(job, disk, machine)
+    if job.options.witness and is_worth_witnesses(parts):
+        with parts.follow_up.adding(Step.WITNESS):
+            hear_witnesses(parts, disk)
+
+
+def as_script(job: Job, disk: Scratch) -> Job:
+    """The job itself; one of a graph that PyTorch dumped becomes that of an ordinary script, which is told.
+
+    Raises:
+        MissingTool: the dump cannot be made into a script.
+    """
+    found = unpack(job.script, disk.path / "dump", is_local=job.is_local)
+    if found is None:
+        return job
+    job.journal.note(found.told)
+    made_up = (excused("made_up_inputs", found.made_up),) if found.made_up else ()
+    return replace(job, script=found.script, binds=(*job.binds, *found.read), excused=made_up)
+
+
+def investigate(job: Job, disk: Scratch, machine: ExitStack) -> Parts:
+    """Work off the suspects of a script, in a child that is gone then; its sandbox goes with ``machine``."""
+    with ExitStack() as child:
+        with job.journal.step(Step.PREPARE):
+            job, place = machine.enter_context(prepared(job, disk))
+            parts = child.enter_context(started(job, place))
+        exact = compare_exactly(parts)
+        routes = Routes(parts, exact)
+        queue: list[Suspect] = [Graphs()]
+        if exact.found is not None:
+            insort(queue, Between(exact.found, is_checked=bool(exact.failed_check)), key=order)
+        end = reach(queue, routes)
+        if isinstance(end, Verified):
+            enrich(end.draft, parts)
+        else:
+            conclude(end, exact, parts)
+        if queue and exact.found is not None:  # the graphs of a script whose fault lies between them
+            see_graphs(exact.found, routes)
+    return parts
 
 
 def compare_exactly(parts: Parts) -> Answer:
@@ -170,113 +185,59 @@ def compare_exactly(parts: Parts) -> Answer:
     return answer
 
 
-def reduce_between(parts: Parts, exact: Answer) -> Made | Settled | None:
-    """The repro of a fault between graphs; a verdict without one, and a workaround, where what is left of it cannot be asserted.
-
-    None, and nothing in the report, where that is so and a check of the script's own shows the fault as well.
-    """
-    between, journal, difference = parts.between, parts.job.journal, exact.found
-    assert difference is not None
-    before, find_workaround = journal.fault, partial(between.workaround, difference)
-    try:
-        repro = between.repro(difference)
-    except ChildFailed as error:
-        journal.log(f"between graphs: {error}")
-        repro = None
-    if repro is not None:
-        return Made(Result(repro), None, find_workaround)
-    if exact.failed_check:
-        journal.fault = before
-        return None
-    parts.follow_up.work_around(find_workaround)
-    failure = journal.fault.failure
-    assert failure is not None
-    how = "No repro was made: what differs cannot be asserted at the end of a smaller script."
-    return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"{failure.message} {how}")
+def reach(queue: list[Suspect], routes: Routes) -> Verified | Settled:
+    """Attempt the first suspect, verify its draft, and queue what that leaves to suspect; until a draft or a verdict stands."""
+    while True:
+        end = queue.pop(0).attempt(routes)
+        if isinstance(end, Draft):
+            end = verified(end, routes)
+        if isinstance(end, Verified | Settled):
+            return end
+        if end is not None:
+            insort(queue, end, key=order)
 
 
-def reduce_graphs(parts: Parts, exact: Answer, routes: Routes) -> Made | Settled:
-    """The repro of a failing graph, or of the script where no graph carries the failure; else the verdict."""
-    found = survey(parts)
-    made = found if isinstance(found, Settled) else routes.follow(found)
-    if isinstance(made, Made):
-        return made
-    beyond = past_wrappers(made, exact, parts)  # while plain runs are under way
-    # Plain runs are asked where no failure was seen, or one that is not ours to explain.
-    is_error = isinstance(found, ScriptCase) and made.reason is Reason.NOT_VERIFIED and made.kind is not Kind.HANG
-    verdict = against_plain_runs(parts, made, routes) if is_healthy(made) or is_starved(made) or is_error else made
-    if isinstance(verdict, Made):
-        return verdict
-    if beyond is not made and is_healthy(verdict):
-        return replace(verdict, status=beyond.status, reason=beyond.reason, summary=beyond.summary)
-    last = parts.triage.by_layout(verdict)
-    if isinstance(last, Settled):
-        return last
-    try:
-        return routes.by_graph(last)
-    except (Unreduced, ChildFailed) as error:
-        return layout_unmade(verdict, str(error))
+def explain(draft: Draft, parts: Parts) -> None:
+    """Find out what is to blame for a failure, a workaround, and the generated code that is wrong, where its repro is verified."""
+    if parts.job.options.diagnosis and parts.job.journal.fault.holds:
+        if draft.patient is not None:
+            parts.follow_up.diagnose(draft.patient)
+        elif draft.difference is not None:
+            parts.follow_up.work_around(partial(parts.between.workaround, draft.difference))
+        parts.follow_up.read_code(draft)
 
 
-def survey(parts: Parts) -> Case | ScriptCase | Settled:
-    """What the surveyed runs of the script come to."""
-    with parts.job.journal.step(Step.SURVEY):
-        parts.beside.submit(parts.executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
-        try:
-            return parts.triage.run()
-        except BudgetExceeded as error:
-            if not error.is_time:
-                raise
-            raise BudgetExceeded(f"{error}, {parts.surveys.doing}") from None
-
-
-def against_plain_runs(parts: Parts, found: Settled, routes: Routes) -> Made | Settled:
-    """A verdict in the light of what the script does untouched, or the repro of a failure that only shows there."""
-    try:
-        end = judge(PLAIN, PlainPair(found, parts.plain, *parts.plain.pair()))
-        return routes.as_it_runs_plainly(end, parts.plain) if end is not found else end
-    finally:
-        fold.attempted(parts.job.report, [*routes.tried, *parts.plain.attempts])
-
-
-def follow(made: Made, parts: Parts, routes: Routes) -> None:
-    """Verify a repro, and find out what is worth knowing beside it."""
+def enrich(draft: Draft, parts: Parts) -> None:
+    """Find out what is worth knowing beside a repro."""
     job, follow_up = parts.job, parts.follow_up
-    job.journal.watch()
-    result = follow_up.verify(made.result)
-    patient = made.patient if result.found is made.result.found else routes.patient(result)
     job.journal.keep()
+    explain(draft, parts)
     suspects: list[Region] = []
     if job.options.diagnosis:
-        follow_up.diagnose(patient, made.find_workaround)
-        follow_up.read_code(result)
-        suspects = follow_up.describe(result)
+        suspects = follow_up.describe(draft)
         follow_up.examine()
-        follow_up.compare(result)
-    follow_up.look_further(result, suspects)
+        follow_up.compare(draft)
+    follow_up.look_further(draft, suspects)
+
+
+def see_graphs(difference: Found, routes: Routes) -> None:
+    """Survey the graphs of a script whose fault lies between graphs; reach a repro of one that fails too, if there is time."""
+    with routes.parts.follow_up.adding(Step.FURTHER, least=SECOND_FAULT_SECONDS):
+        triage, case = graphs_alone(routes.parts.surveys, routes.exact, routes.journal)
+        if case is not None:
+            with recorded_apart(case, difference, routes.journal) as journal:
+                beside = routes.beside(journal, triage)
+                end = reach([Graphs(case)], beside)
+                if isinstance(end, Verified):
+                    explain(end.draft, beside.parts)
 
 
 def conclude(found: Settled, exact: Answer, parts: Parts) -> None:
     """Give the verdict where there is nothing to verify."""
-    settle(found, exact, parts.job.journal)
+    settle(found, replace(exact, excused=(*parts.job.excused, *exact.excused)), parts.job.journal)
     parts.job.journal.decide()
     if found.status is Status.HEALTHY and parts.job.options.diagnosis:
         parts.follow_up.examine()
-
-
-def past_wrappers(found: Settled, exact: Answer, parts: Parts) -> Settled:
-    """A verdict; of a healthy script that does something else for what it sees of the compiler's wrappers, that."""
-    if not is_healthy(found) or not exact.looks:
-        return found
-    try:
-        with parts.job.journal.step(Step.EXACT):
-            return parts.between.past_wrappers(found)
-    except ChildFailed as error:
-        parts.job.journal.log(f"wrappers: {error}")
-    except BudgetExceeded as error:
-        if not error.is_time:
-            raise
-    return found
 
 
 def is_worth_witnesses(parts: Parts) -> bool:
@@ -290,8 +251,8 @@ def is_worth_witnesses(parts: Parts) -> bool:
 
 
 def hear_witnesses(parts: Parts, disk: Scratch) -> None:
-    """Hear PyTorch's own tools, and take up the graph that only one of them has found, as a job of its own."""
-    job, report = parts.job, parts.job.report
+    """Hear PyTorch's own tools; where nothing else has a repro, the graphs that they dumped are suspects, until one has."""
+    job = parts.job
     job.journal.keep()
     testimonies = parts.follow_up.hear_witnesses()
     if job.journal.fault.holds:
@@ -299,21 +260,17 @@ def hear_witnesses(parts: Parts, disk: Scratch) -> None:
     for testimony in testimonies:
         if testimony.dump is not None and testimony.sees:
             folder = disk.path / f"witness-{testimony.after}"
-            if take_up(testimony, job.journal, folder=folder, minimize=partial(_minimize_dump, job)):
-                fold.heard(report, [heard.witness(fails=True) for heard in testimonies])
+            if take_up(testimony, job.journal, folder=folder, attempt=partial(attempt_dump, job)):
+                fold.heard(job.report, [heard.witness(fails=True) for heard in testimonies])
                 return
 
 
-def _minimize_dump(job: Job, script: Path, sink: Sink) -> Report:
+def attempt_dump(job: Job, script: Path, sink: Sink) -> Report:
+    """What the suspects of a dumped graph's script come to; it has a sandbox and a record of its own, and no witnesses."""
     changes = {"budget": int(job.journal.clock.left), "witness": False, "args": [], "nproc": 1, "expect": "auto"}
     none = dict.fromkeys(("target", "steps", "hang_after"))
-    return minimize(
-        script,
-        options=job.options.model_copy(update=changes | none),
-        settings=job.settings,
-        sink=sink,
-        python=job.python,
-        binds=job.binds,
-        network=job.network,
-        is_local=job.is_local,
-    )
+    options = job.options.model_copy(update=changes | none)
+    journal = Journal(sink, Report(), Clock(options.budget))
+    conduct(replace(job, script=script, options=options, journal=journal), investigate)
+    journal.keep()
+    return journal.report

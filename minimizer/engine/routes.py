@@ -8,167 +8,174 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from minimizer.engine import fold
-from minimizer.engine.between.answer import Answer
-from minimizer.engine.budget.patience import BLAME_SHARE
-from minimizer.engine.child import protocol
-from minimizer.engine.child.executor import Executor
+from minimizer.engine.between.answer import NO_ANSWER, Answer, checked_of
+from minimizer.engine.budget.clock import until_over
+from minimizer.engine.budget.patience import LEAST_TIMEOUT
 from minimizer.engine.diagnose import Patient
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.diagnose.trials import ProgramTrials
+from minimizer.engine.job import Parts
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels import cached_calls, call_sequence
-from minimizer.engine.levels.draft import Result
+from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.from_outcomes import mechanism_of, source_of
 from minimizer.engine.levels.graph import Repeat, Search
+from minimizer.engine.levels.outer import RAISED, OuterLevel
 from minimizer.engine.levels.script import MadeScript, PythonLevel
-from minimizer.engine.levels.window import Unreduced
+from minimizer.engine.levels.window import Unreduced, accepted
+from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
-from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import AOT_CACHE, INDUCTOR_CACHE, Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import of_caches, unexamined
-from minimizer.engine.verify.reserve import to_verify
 from minimizer.errors import BudgetExceeded, ChildFailed, Unanswered
-from minimizer.options import Options
-from minimizer.report.examined import Attempt, Between, Checked
-from minimizer.report.excused import excused, merged
-from minimizer.report.model import Failure, Report, Reproducibility, Workaround
+from minimizer.report.examined import Attempt
+from minimizer.report.model import Failure, Reproducibility, Workaround
 from minimizer.vocabulary import Kind, Reason, Stage, Status
 
 T = TypeVar("T")
 
-NO_ANSWER = Answer(aside="there were no exact runs")
 COMPILES_ANEW = "every run compiles all of its graphs: with these caches off, the script showed no failure"
 MOST_GRAPHS = 3
 """Most failing graphs of a script that are tried, one after the other, until one has a repro."""
 
 
-@dataclass(frozen=True)
-class Made:
-    """A repro that is not verified yet, and the patient to diagnose.
-
-    ``find_workaround``: finds a workaround where there is no patient to try changes on.
-    """
-
-    result: Result
-    patient: Patient | None
-    find_workaround: Callable[[], Workaround | None] | None = None
-
-
 @dataclass
 class Routes:
-    """The routes of one script's failure."""
+    """The routes of one script's failure. ``is_beside``: whether the job has a fault of its own already, and another is looked for."""
 
-    executor: Executor
-    triage: Triage
-    journal: Journal
-    options: Options
-    script: Path
-    jobs: int
-    """Trials in parallel."""
-    beside: ThreadPoolExecutor
+    parts: Parts
     exact: Answer = NO_ANSWER
     """The answer of the exact runs."""
+    is_beside: bool = False
     tried: list[Attempt] = field(default_factory=list)
     _stale: Settled | None = None
     """The verdict on a failure that was seen to need the compiler's caches."""
     _has_asked_caches: bool = False
 
     @property
-    def report(self) -> Report:
-        return self.journal.report
+    def journal(self) -> Journal:
+        return self.parts.job.journal
 
-    def follow(self, found: Case | ScriptCase) -> Made | Settled:
+    def beside(self, journal: Journal, triage: Triage) -> Routes:
+        """The same for another fault than the job's own, which this journal records."""
+        follow_up, job = replace(self.parts.follow_up, journal=journal), replace(self.parts.job, journal=journal)
+        parts = replace(self.parts, job=job, triage=triage, follow_up=follow_up)
+        return replace(self, parts=parts, is_beside=True, tried=[])
+
+    def follow(self, found: Case | ScriptCase) -> Draft | Settled:
         """The first repro that a route leads to; else the verdict."""
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
         stale = self._stale
         if stale is not None and stale.cache is not None and isinstance(found, Case):
             # Runs of a smaller script have no caches: none would fail.
             return self._with_caches(found, stale, stale.cache)
-        is_open = isinstance(end, Settled) and end.status is not Status.HEALTHY
-        is_steady = isinstance(end, Settled) and end.reason is not Reason.NONDETERMINISTIC
-        if not isinstance(end, Settled) or not (is_open and is_steady and self._is_one_process):
+        if isinstance(end, Draft) or end.status is Status.HEALTHY or end.reason is Reason.NONDETERMINISTIC:
             return end
-        otherwise = end
-        made = self._tried("the script at the Python level", lambda: self._by_script(otherwise))
-        return made or (self._needs_caches(found) if isinstance(found, Case) else None) or otherwise
+        if not self._is_one_process:
+            return end
+        made = None
+        if end.kind in RAISED:
+            made = self._tried("the program around the graphs", partial(self.by_outer, end))
+        made = made or self._tried("the script at the Python level", partial(self.by_script, end))
+        return made or (self.needs_caches(found) if isinstance(found, Case) else None) or end
 
-    def _with_caches(self, case: Case, stale: Settled, cache: Cache) -> Made | Settled:
+    def _with_caches(self, case: Case, stale: Settled, cache: Cache) -> Draft | Settled:
         """The repro of a failure that needs the compiler's caches; else its verdict, which says more than that the time is over."""
-        try:
-            return self._tried("its calls, taken from a cache", partial(self._by_caches, case, cache)) or stale
-        except BudgetExceeded as error:
-            if not error.is_time:
-                raise
-            return stale
+        with until_over():
+            return self._tried("its calls, taken from a cache", partial(self.by_caches, case, cache)) or stale
+        return stale
 
     @property
     def _is_one_process(self) -> bool:
         """Whether the script runs in one process, as a repro does."""
-        return self.options.nproc == 1
+        return self.parts.job.options.nproc == 1
 
-    def as_it_runs_plainly(self, end: Settled, plain: PlainRuns) -> Made | Settled:
+    def as_it_runs_plainly(self, end: Settled, plain: PlainRuns) -> Draft | Settled:
         """The repro of a failure that plain runs of the script showed; else the verdict.
 
         The warm child is asked first: at the script level it makes no setting for the sake of comparing, and its answers cost a tenth.
         """
-        if (
-            end.reason is not Reason.UNEXPLAINED
-            or end.kind in (None, Kind.HANG, Kind.MISSING_ERROR)
-            or not self._is_one_process
-        ):
+        is_shown = end.reason is Reason.UNEXPLAINED and end.kind not in (None, Kind.HANG, Kind.MISSING_ERROR)
+        if not (is_shown and self._is_one_process):
             return end
         judges = {
-            "the script at the Python level": Rerun(self.executor, self.script),
-            "the script, by plain runs": PlainRerun(self.executor, self.script, plain),
+            "the script at the Python level": Rerun(self.parts.executor, self.parts.job.script),
+            "the script, by plain runs": PlainRerun(self.parts.executor, self.parts.job.script, plain),
         }
-        fold.checked(self.report, checked_of(end.checked, self.exact))
-        for name, judge in judges.items():
-            if not any(name == attempt.what for attempt in self.tried):
-                try:
-                    made = self._tried(name, partial(self._by_script, end, judge))
-                except BudgetExceeded as error:
-                    if not error.is_time:
-                        raise
-                    return end  # which says more than that the time is over
-                if made is not None:
-                    return made
+        fold.checked(self.journal.report, checked_of(end.checked, self.exact))
+        with until_over():  # the verdict says more than that the time is over
+            for name, judge in judges.items():
+                if not any(name == attempt.what for attempt in self.tried):
+                    made = self._tried(name, partial(self.by_script, end, judge))
+                    if made is not None:
+                        return made
         return end
 
-    def by_graph(self, case: Case) -> Made:
+    def by_graph(self, case: Case) -> Draft:
         """The repro of a failing call's graph, with the exact inputs of that call.
 
         Raises:
             Unreduced: no part of the graph fails in isolation.
             ChildFailed: the graph cannot be taken apart.
         """
-        result = self._reduce(case)
-        patient = self.patient(result)
-        if result.found is not None and not is_public(result.found.reduced):
-            result = self._in_public(result)
-        return Made(result, patient)
+        return self.of_patient(self._reduce(case))
 
-    def patient(self, result: Result) -> Patient | None:
-        """The patient to diagnose: the reduced program and the user's script; None if no graph was reduced."""
-        found = result.found
-        if found is None:
-            return None
-        return Patient(ProgramTrials(found.reduced, found.oracle), self._original(found.case), self.script)
+    def by_script(self, otherwise: Settled, judge: Rerun | None = None) -> Draft | None:
+        """The repro of the script itself, as ``judge`` sees it fail, by default the warm child; None where ``otherwise`` stays the verdict."""
+        return self._python_level(rerun=judge).draft(otherwise)
+
+    def by_outer(self, otherwise: Settled) -> Draft | None:
+        """The repro of the script's calls of torch around its graphs; None where these do not show the failure in clean processes too."""
+        job, before = self.parts.job, self.journal.fault
+        level = OuterLevel(self.parts.executor, job.script, job.options.args, job.journal, jobs=job.settings.trial_jobs)
+        draft, may_hold = None, False
+        # The text is left to try, also where a hostile trace can be read and not be written again.
+        with until_over(), suppress(ChildFailed, RecursionError, SyntaxError):
+            draft = level.draft(otherwise)
+            may_hold = draft is not None and self.parts.follow_up.may_hold(draft)
+        may_hold = may_hold or (
+            draft is not None and self.journal.clock.left < LEAST_TIMEOUT
+        )  # no time is left for that
+        if may_hold:
+            return draft
+        self.journal.fault = before
+        if draft is not None:
+            self.journal.show_instead({})
+            self.journal.repro = None
+        return None
+
+    def search(self, case: Case, oracle: Oracle) -> Search:
+        """The search for a repro of a failing call, as ``oracle`` judges it."""
+        return Search(
+            case,
+            oracle,
+            self.journal,
+            script=self.parts.job.script,
+            target=self.parts.job.options.target,
+            jobs=self.parts.job.settings.trial_jobs,
+            vanishes=partial(self.needs_caches, case),
+        )
+
+    def of_patient(self, draft: Draft) -> Draft:
+        """The draft of a graph with what to diagnose: the reduced program and the user's script."""
+        found = draft.found
+        assert found is not None
+        trials = ProgramTrials(found.reduced, found.oracle)
+        return replace(draft, patient=Patient(trials, self._original(found.case), self.parts.job.script))
 
     # one route each ------------------------------------------------------------------------------------------------------
 
-    def _by_graphs(self, case: Case) -> Made | Settled:
+    def _by_graphs(self, case: Case) -> Draft | Settled:
         """A repro from a failing call's graph, the calls before it or the next failing graphs; else a verdict."""
         verdicts: list[Settled] = []
         passed_by: list[int] = []
@@ -179,14 +186,14 @@ class Routes:
             end = self._tried(
                 f"{name}, with the exact inputs of its call {call}", partial(self._by_graph_or_verdict, case)
             )
-            if isinstance(end, Made):
+            if isinstance(end, Draft):
                 return end
             verdicts.append(end)
             if end.reason is not Reason.NOT_VERIFIED or case.graph is None or case.otherwise is not None:
                 break
             if call > 1 and self._is_one_process and case.signature.kind in (Kind.WRONG_OUTPUT, Kind.RUNTIME_ERROR):
                 made = self._tried(
-                    f"{name}, with the calls that led to its call {call}", partial(self._by_sequence, case)
+                    f"{name}, with the calls that led to its call {call}", partial(self.by_sequence, case)
                 )
                 if made is not None:
                     return made
@@ -195,7 +202,7 @@ class Routes:
                 following = self._tried("the other graphs of the run", partial(self._other_graph, passed_by))
         return verdicts[0]
 
-    def _by_graph_or_verdict(self, case: Case) -> Made | Settled:
+    def _by_graph_or_verdict(self, case: Case) -> Draft | Settled:
         try:
             return self.by_graph(case)
         except Unreduced as end:
@@ -203,21 +210,21 @@ class Routes:
         except ChildFailed as error:
             return unanswered(error, case)
 
-    def _by_sequence(self, case: Case) -> Made | None:
+    def by_sequence(self, case: Case) -> Draft | None:
         """A repro made of the calls of the graph that led to the failing one."""
         with suppress(ChildFailed):
             text = self._from_held(case, lambda held: call_sequence.as_script(held.program, held.survey.calls()))
             return self._by_calls(case, self._of_part(case, text, case.program)) if text is not None else None
         return None
 
-    def _by_caches(self, case: Case, cache: Cache) -> Made | None:
+    def by_caches(self, case: Case, cache: Cache) -> Draft | None:
         """A repro made of calls that share a cache, of which the last is the failing one."""
         if not self._is_one_process:
             return None
         scripts = self._from_held(
             case, lambda held: list(cached_calls.as_scripts(held.program, held.survey.calls()[-1]))
         )
-        judge = Rerun(self.executor, self.script, caches=True)
+        judge = Rerun(self.parts.executor, self.parts.job.script, caches=True)
         for text, part in scripts or ():
             script = self._of_part(case, text, part)
             script = replace(script, cured=cached_calls.without_caches, what="", stage=cache.stage)
@@ -230,7 +237,7 @@ class Routes:
     def _from_held(self, case: Case, write: Callable[[Case], T]) -> T | None:
         """What is written of a failing call that is held again; None where it cannot be held, or an input has no source text."""
         with suppress(ChildFailed):
-            held = self.triage.held_at(case)
+            held = self.parts.triage.held_at(case)
             if held is not None:
                 try:
                     return write(held)
@@ -244,20 +251,22 @@ class Routes:
         module = next((node.module for node in nodes if node.module), "")
         return MadeScript(text, self._original(case), module, source_of(nodes[::-1]))
 
-    def _by_calls(self, case: Case, script: MadeScript, judge: Rerun | None = None) -> Made | None:
+    def _by_calls(self, case: Case, script: MadeScript, judge: Rerun | None = None) -> Draft | None:
         """The repro of a script that was made of calls; None if it does not show the failure."""
-        level = self._python_level(script, judge)
-        repro = level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind))
-        return Made(Result(repro), level.patient) if repro is not None else None
+        same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind)
+        return self._python_level(script, judge).draft(same)
 
     def _other_graph(self, passed_by: list[int]) -> Case | None:
-        """The next failing call of the script, of a graph that was not tried yet."""
+        """The next failing call of the script, of a graph that was not tried yet; a graph that does not compile ends every run."""
         with suppress(ChildFailed):
-            found = self.triage.without(passed_by)
-            return found if isinstance(found, Case) else None
+            found = self.parts.triage.without(passed_by)
+            if isinstance(found, Case) and found.graph not in passed_by:
+                return found
+            if isinstance(found, Case):
+                found.survey.close()
         return None
 
-    def _needs_caches(self, case: Case) -> Settled | None:
+    def needs_caches(self, case: Case) -> Settled | None:
         """The verdict on a failure that needs the compiler's caches, by runs with and without them; None if it does not.
 
         Asked once: the answer is the same for every graph of the script.
@@ -265,7 +274,7 @@ class Routes:
         if not case.is_cached or self._has_asked_caches:
             return self._stale
         self._has_asked_caches = True
-        surveys = self.triage.surveys
+        surveys = self.parts.triage.surveys
         surveys.pass_by(())
         with suppress(BudgetExceeded, ChildFailed):
             if surveys.fails_again(case) is not False or not surveys.fails_again(case, caches=True):
@@ -280,37 +289,9 @@ class Routes:
             self._stale = of_caches(end, Cache(name, stage, case.message), is_warm=case.is_warm)
         return self._stale
 
-    def _by_script(self, otherwise: Settled, judge: Rerun | None = None) -> Made | None:
-        level = self._python_level(rerun=judge)
-        repro = level.repro(otherwise)
-        return Made(Result(repro), level.patient) if repro is not None else None
-
-    def _in_public(self, result: Result) -> Result:
-        """Replace the repro by the reduced script if that fails in the same way in no more lines; the blame stays."""
-        known = self.journal.fault
-        assert known.failure is not None
-        same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=known.failure.kind)
-        repro = None
-        try:
-            clock = self.journal.clock
-            held_back = partial(to_verify, clock.pace, known.failure.kind)
-            with clock.reserving(held_back, BLAME_SHARE), suppress(BudgetExceeded, ChildFailed):
-                repro = self._python_level().repro(same) if self.options.nproc == 1 else None
-        finally:
-            reduction = self.journal.fault.reduction
-            self.journal.fault = known
-        is_better = repro is not None and repro.kind is known.failure.kind and repro.lines <= result.repro.lines
-        if repro is None or reduction is None or known.reduction is None or not is_better:
-            result.keep(self.journal)
-            return result
-        nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
-        # The graph's: observing may break a transform.
-        self.journal.fault = replace(known, reduction=reduction.model_copy(update=nodes))
-        return replace(result, repro=repro, data=None, rewrite=None, firmer=None)
-
     # parts of them -------------------------------------------------------------------------------------------------------
 
-    def _reduce(self, case: Case) -> Result:
+    def _reduce(self, case: Case) -> Draft:
         """Reduce a failing call; of several suspects, the first that is confirmed.
 
         Raises:
@@ -319,46 +300,42 @@ class Routes:
         """
         while True:
             self._announce(case)
+            oracle = Oracle(self.parts.executor, case.survey, accepted(case.signature), case.tolerance, case.identity)
             try:
-                return self._search(case).run(self._rated(case))
+                return self.search(case, oracle).run(self._rated(case))
             except (Unreduced, Unanswered) as end:
                 case.survey.close()  # before the next call is held: each held child keeps the whole script in memory
                 if case.otherwise is None:
                     raise
                 if isinstance(end, Unanswered):
-                    self.triage.suspects.leave_open()
-                further = self.triage.suspects.hold_next()
+                    self.parts.triage.suspects.leave_open()
+                further = self.parts.triage.suspects.hold_next()
                 if further is None and isinstance(end, Unreduced) and end.settled is not case.otherwise:
                     raise
                 if further is None:
-                    assert self.triage.suspects.otherwise is not None
-                    raise Unreduced(self.triage.suspects.otherwise) from None
+                    assert self.parts.triage.suspects.otherwise is not None
+                    raise Unreduced(self.parts.triage.suspects.otherwise) from None
             case = further
 
     def _rated(self, case: Case) -> Repeat:
-        return lambda seen, enough, over: self.beside.submit(self.triage.surveys.rate, case, seen, enough, over)
-
-    def _search(self, case: Case) -> Search:
-        return Search(
-            case,
-            self.executor,
-            self.journal,
-            script=self.script,
-            source=self.script.read_text(errors="replace"),
-            target=self.options.target,
-            jobs=self.jobs,
-            vanishes=partial(self._needs_caches, case),
+        return lambda seen, enough, over: self.parts.beside.submit(
+            self.parts.triage.surveys.rate, case, seen, enough, over
         )
 
     def _python_level(self, made: MadeScript | None = None, rerun: Rerun | None = None) -> PythonLevel:
         return PythonLevel(
-            self.executor, self.script, self.options.args, self.journal, jobs=self.jobs, made=made, rerun=rerun
+            self.parts.executor,
+            self.parts.job.script,
+            self.parts.job.options.args,
+            self.journal,
+            jobs=self.parts.job.settings.trial_jobs,
+            made=made,
+            rerun=rerun,
         )
 
     def _original(self, case: Case) -> SurveyedScript:
-        failure = self.journal.fault.failure
-        assert failure is not None
-        return SurveyedScript(self.triage.surveys, case, passes_needed(failure.reproducibility))
+        repeats = passes_needed(self.journal.fault.announced.reproducibility)
+        return SurveyedScript(self.parts.triage.surveys, case, repeats)
 
     def _tried(self, what: str, route: Callable[[], T]) -> T:
         """Try a route, and note how it ended."""
@@ -366,18 +343,20 @@ class Routes:
         try:
             end = route()
             outcome = (
-                "a repro" if isinstance(end, Made) else "another failing call" if isinstance(end, Case) else "no repro"
+                "a repro" if isinstance(end, Draft) else "another failing call" if isinstance(end, Case) else "no repro"
             )
             return end
         finally:
             self.tried.append(Attempt(what=what, outcome=outcome, seconds=round(time.monotonic() - begun, 2)))
-            fold.attempted(self.report, self.tried)
+            fold.attempted(self.journal.report, self.tried)
 
     def _announce(self, case: Case) -> None:
         signature = case.signature
         devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
-        fold.prepared(self.report, {**self.report.environment, "device": "cuda" if "cuda" in devices else "cpu"})
-        fold.checked(self.report, checked_of(case.checked, self.exact))
+        fold.prepared(
+            self.journal.report, {**self.journal.report.environment, "device": "cuda" if "cuda" in devices else "cpu"}
+        )
+        fold.checked(self.journal.report, checked_of(case.checked, self.exact))
         self.journal.subject = f"graph {case.graph}" if case.graph is not None else ""
         failure = Failure(
             kind=signature.kind,
@@ -390,20 +369,6 @@ class Routes:
             **mechanism_of(case.verdict),
         )
         self.journal.announce(replace(self.journal.fault, failure=failure))
-
-
-def checked_of(checked: protocol.Checked, exact: Answer) -> Checked:
-    """The coverage of the survey, with the state that neither it nor the ``exact`` runs could compare."""
-    known = Checked(**checked.model_dump(exclude={"state"}))
-    is_open = bool(exact.aside or exact.ended)
-    left = checked.state if is_open else ()
-    return known.model_copy(
-        update={
-            "not_compared": [*known.not_compared, *left, *exact.not_compared],
-            "excused": merged(known.excused, [excused("state_not_compared", one) for one in left], exact.excused),
-            "between": Between(compared=not is_open, looks=exact.looks, why_not=exact.aside or exact.ended),
-        }
-    )
 
 
 def unanswered(error: ChildFailed, case: Case) -> Settled:

@@ -82,6 +82,123 @@ class Checked:
 
 
 @dataclass
+class StackLine:
+    """A line of the user's own code on a stack, and the function that it is in."""
+
+    file: str
+    line: int
+    code: str
+    function: str
+
+
+@dataclass
+class Break:
+    """A place at which Dynamo ended a graph."""
+
+    reason: str
+    """Dynamo's words: a line for the kind, then explanation and hints."""
+    stack: list[StackLine]
+    """The user's lines from the function that is split (outermost) down to the place; empty if the place is a library's alone."""
+    function: str
+    """The function that is split."""
+    is_whole: bool = False
+    """Whether Dynamo gave the function up as a whole: it runs in eager, and only what it calls may be compiled."""
+    passes: int = 0
+    """How often the place was passed; 0 if no graph beside it shows that."""
+
+
+@dataclass
+class Recompile:
+    """A compilation of a function for which Dynamo had compiled code, or one that the recompile limit refused."""
+
+    function: str
+    """Empty for Dynamo's own function around a module of torch's."""
+    file: str
+    """Its file, by a name for a reader."""
+    line: int
+    """That of its ``def``, also for what Dynamo resumes of it behind a graph break."""
+    frame: str
+    """Equal for all compilations of one function, or of one part of it."""
+    guard: str
+    """The guard of the last compiled code that failed."""
+    made_by: list[StackLine]
+    """The user's lines that made the guard (outermost first), where Dynamo says so."""
+    stack: list[StackLine]
+    """The user's lines from the script down to the function."""
+    seconds: float
+    refused: bool = False
+    """Whether the limit was reached: from then on calls that no compiled code fits run in eager."""
+
+
+@dataclass
+class Timed:
+    """A graph that Inductor compiled, and its calls on both sides in seconds: medians, eager's slow calls, and the fastest compiled one."""
+
+    place: StackLine
+    """The user's line that called it first."""
+    turns: int
+    """Pairs of calls that count."""
+    eager: float
+    compiled: float
+    eager_slow: float
+    """The ninth decile of eager's calls."""
+    compiled_fast: float
+
+
+@dataclass
+class Kept:
+    """Bytes that a graph's first call keeps for its backward on both sides, its arguments and results not counted."""
+
+    place: StackLine
+    """The user's line that called it first."""
+    eager: int
+    compiled: int
+
+
+@dataclass
+class EqualBlocks:
+    """Modules of one list that compute the same within a graph, each with its own weights."""
+
+    path: str
+    """That of the list from the compiled module; empty where the module is the list."""
+    count: int
+    of: int
+    """Modules of the list, equal or not."""
+    nodes: int
+    """Nodes of the graph that are in equal ones."""
+
+
+@dataclass
+class Compilation:
+    """The compilation of a graph and its backward, in seconds; a phase does not count those within it."""
+
+    place: StackLine
+    """The user's line that called it first."""
+    is_first: bool
+    """Whether it is the first of its function, and no recompile."""
+    seconds: float
+    backward: float
+    dynamo: float
+    aot: float
+    """AOTAutograd, with the passes over the joint graph."""
+    lowering: float
+    """Inductor up to the generated code, with its passes."""
+    code: float
+    """Code generation, with the C++ compiler or Triton."""
+    nodes: int
+    blocks: list[EqualBlocks]
+
+
+@dataclass
+class Changed:
+    """A setting that the script has changed; both values as source text."""
+
+    name: str
+    default: str
+    value: str
+
+
+@dataclass
 class Health:
     """Dynamo's metrics of a run, and call times in seconds.
 
@@ -100,6 +217,17 @@ class Health:
     """Why no call was timed; empty if one was."""
     eager_seconds: float | None
     compiled_seconds: float | None
+    broken: list[Break] = field(default_factory=list)
+    recompiled: list[Recompile] = field(default_factory=list)
+    changed: list[Changed] = field(default_factory=list)
+    timed: list[Timed] = field(default_factory=list)
+    calls: int = 0
+    """Outermost calls of compiled code; counted in a timed run only."""
+    compilations: list[Compilation] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    """Of graphs that may be differentiated; counted in a timed run only."""
+    seconds: float = 0.0
+    """Those of the run so far, without our comparisons."""
 
 
 @dataclass
@@ -129,6 +257,15 @@ class Seen:
     verdict: Any
     phase: str = "run"
     """``backward`` if its gradients differ."""
+
+
+@dataclass
+class Merged:
+    """A call that returned one object for two outputs, which the script then changed: its shape, or whether it wants a gradient."""
+
+    graph: int
+    call: int
+    what: str
 
 
 @dataclass
@@ -196,6 +333,7 @@ class Finished(Said):
     uncompared: list[Uncompared]
     suspects: list[Seen]
     layouts: list[Seen]
+    merged: list[Merged]
     missing: list[Missing]
     raised: list[ExceptionInfo]
     checks: list[dict[str, float]]
@@ -206,6 +344,8 @@ class Finished(Said):
     overwritten: str
     notes: list[str]
     printed: str
+    output: str | None = None
+    """What a timed run printed; None if the run was not timed."""
 
 
 @dataclass

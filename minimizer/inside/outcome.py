@@ -60,6 +60,10 @@ class Outcome(Said):
     """Answers as text, by the expression or operator that was asked about."""
     exact: Message | None = None
     """The looks of an exact run."""
+    trace: Message | None = None
+    """The program around compiled graphs."""
+    sides: Message | None = None
+    """Where eager and compiled part, of a program that was run side by side."""
 
     @classmethod
     def of_error(cls, ending: Ending, error: BaseException) -> Outcome:

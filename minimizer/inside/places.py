@@ -52,9 +52,13 @@ def place_of(path: str) -> Place:
 
 
 def _project() -> str:
-    """The folder of the running script, with a trailing separator; empty if no script runs."""
-    main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
-    folder = os.path.dirname(main) + os.sep
+    """The folder of the running script, that of its top package if it runs as a module, with a trailing separator; empty if none runs."""
+    module = sys.modules.get("__main__")
+    main = getattr(module, "__file__", None) or ""
+    folder = os.path.dirname(main)
+    for _ in filter(None, str(getattr(module, "__package__", None) or "").split(".")):
+        folder = os.path.dirname(folder)
+    folder += os.sep
     return folder if os.path.isabs(main) and not main.startswith(_OURS) and folder != os.sep * 2 else ""
 
 

@@ -12,6 +12,10 @@ from typing import Any, ClassVar, TypeVar
 
 Message = dict[str, Any]
 R = TypeVar("R", bound="Request")
+STACKS_EVERY = 4
+"""Seconds between two dumps of the stacks of a rank that is not watched."""
+RANK_ENDED = "Ended"
+"""Word that begins the line in which such a rank says how it ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +102,8 @@ class TrialRequest(Switched):
     grad: bool = False
     tolerance: Mapping[str, Any] | None = None
     """None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``."""
+    identity: bool = False
+    """Whether outputs that are one object where eager's are two are a difference."""
     backward: bool = True
     """Whether gradients are compared too."""
     compilations: int = 1
@@ -248,6 +254,66 @@ class HoldPlace:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TraceRequest(Request):
+    """A run of a script that notes the calls of torch around its compiled graphs; see `tasks.trace`."""
+
+    task: ClassVar[str] = "trace"
+    script: str
+    args: Sequence[str] = ()
+    text: str | None = None
+    """Text to run in place of the script's own; None: the script's own."""
+    file: str
+    """Where to write the values of inputs that have no short source text."""
+    state: int = 0
+    """The number of the random state that the script starts from (see `RandomStart`)."""
+    events: int
+    """Most events that are noted."""
+    bytes: int
+    """Most bytes of inputs that are kept."""
+    seconds: float
+    """Seconds after which nothing more is noted."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An event of a program that is run side by side: a statement, and the names whose values it makes or changes.
+
+    ``graph``: the name of the function, if it calls a compiled graph; ``is_backward``: whether gradients flow back through what earlier
+    events computed. ``needs``: indices of the earlier events that its values come from at once (see `inside/tasks/needed.py`). ``raises``: whether
+    the script has caught what it raised. ``is_setting``: whether it sets a switch or a random state. ``draws``: whether it moves a random
+    state.
+    """
+
+    code: str
+    values: Sequence[str] = ()
+    graph: str | None = None
+    is_backward: bool = False
+    needs: Sequence[int] = ()
+    raises: bool = False
+    is_setting: bool = False
+    draws: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SidesRequest(Request):
+    """A program of events, run side by side in eager and compiled; see `tasks.side_by_side`."""
+
+    task: ClassVar[str] = "side_by_side"
+    parts: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"steps": lambda values: [Step(**value) for value in values]}
+    setup: str
+    """Imports, settings, and the functions of the graphs."""
+    graphs: Mapping[str, str]
+    """Keyword arguments of ``torch.compile`` as source text, by the name of the function."""
+    inputs: str
+    """Statements that make the inputs. ``data`` is what the file holds."""
+    file: str | None
+    """The file with values of inputs; None if there is none."""
+    steps: Sequence[Step]
+    seconds: float
+    """Seconds after which no further event is run."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SurveyRequest(Switched):
     """A survey run of a script, in which the calls of its graphs are compared."""
 
@@ -261,6 +327,8 @@ class SurveyRequest(Switched):
     """Number of ranks, this one included."""
     rank: int = 0
     """The rank of this process, the one that is watched."""
+    stacks: str | None = None
+    """The folder in which each of the other ranks writes its stacks every few seconds, into a file by its number; None: nowhere."""
     compile: bool = True
     stance: bool = False
     """For a run without the compiler: disable it by the stance ``force_eager``, not by ``TORCHDYNAMO_DISABLE``."""
@@ -278,6 +346,8 @@ class SurveyRequest(Switched):
     """The script's own tolerance, which then decides; None: the referee's rules."""
     layout: bool = False
     """Whether a difference only in strides is held too."""
+    identity: bool = False
+    """Whether outputs that are one object where eager's are two are a difference."""
     each: bool = False
     """Whether the script continues after failing calls, which are counted by module instance instead of held."""
     values: bool = True

@@ -306,11 +306,24 @@ def main(incoming: int, outgoing: int) -> None:
             from .tasks.operator_check import check_operators
             from .tasks.script_run import rerun
             from .tasks.settings import settings
+            from .tasks.side_by_side import side_by_side
             from .tasks.survey import survey
+            from .tasks.trace import trace
             from .tasks.trial import judge, observe
     except BaseException as error:
         channel.send({"id": 0, "message": Broken(f"{type(error).__name__}: {error}")})
         raise SystemExit(FAILED) from None
     channel.send({"id": 0, "message": ready})
-    tasks: list[Task] = [survey, judge, observe, check_operators, layers, rerun, settings, exact_run]
+    tasks: list[Task] = [
+        survey,
+        judge,
+        observe,
+        check_operators,
+        layers,
+        rerun,
+        settings,
+        exact_run,
+        trace,
+        side_by_side,
+    ]
     Zygote(channel, {task.__name__: task for task in tasks}).serve()

@@ -31,7 +31,7 @@ from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.trouble import Fault
 from minimizer.errors import Cancelled, ChildFailed, WorkerTrouble
-from minimizer.inside.questions import ObserveRequest, SurveyRequest, TrialRequest
+from minimizer.inside.questions import GivenInput, ObserveRequest, SurveyRequest, TrialRequest
 from minimizer.vocabulary import Kind
 
 META = TensorMeta((4,), "torch.float32", (1,))
@@ -171,6 +171,26 @@ def test_a_crash_before_the_compiler_is_told_by_its_phase(child: Executor) -> No
     )
     assert (setup.ending, setup.phase) == ("crash", "setup")
     assert (eager.ending, eager.phase) == ("crash", "eager")
+
+
+def test_a_crash_while_gradients_are_judged_is_not_one_of_the_compiled_backward(child: Executor) -> None:
+    setup = """
+        runs = []
+
+        @torch.library.custom_op("test::deadly", mutates_args=())
+        def deadly(x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        def backward(ctx, grad):
+            runs.append(1)  # eager, compiled, and the referee's
+            return os.abort() if len(runs) == 3 else grad * len(runs)
+
+        deadly.register_fake(torch.empty_like)
+        deadly.register_autograd(backward)
+    """
+    inputs = [GivenInput(name="x", code="torch.ones(4)", requires_grad=True)]
+    (outcome,) = judge(child, replace(trial("return torch.ops.test.deadly(x)", setup=setup, grad=True), inputs=inputs))
+    assert (outcome.ending, outcome.phase) == ("crash", "compare")
 
 
 def test_a_trial_that_hangs_is_killed_with_all_it_started(child: Executor, scratch: Path) -> None:

@@ -207,6 +207,32 @@ os.kill(os.getpid(), {int(STOP)})
     found.close()
 
 
+def test_a_backward_that_is_being_compiled_is_not_replayed_from_within(child: Executor, home: Path) -> None:
+    """The survey has lost its patience by then: it was told to end twice."""
+    text = f"""
+import os
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from functorch.compile import make_boxed_func
+
+def forward(gm, example):
+    return make_boxed_func(gm.forward)
+
+def backward(gm, example):
+    for _ in range(2):
+        os.kill(os.getpid(), {int(STOP)})
+    return make_boxed_func(gm.forward)
+
+x = torch.ones(3, requires_grad=True)
+f = torch.compile(lambda x: x.sin(), backend=aot_autograd(fw_compiler=forward, bw_compiler=backward))
+for _ in range(3):
+    f(x).sum().backward()
+"""
+    found = survey(child, script(home, text))
+    assert found.finished is not None and found.finished.stopped, found.log
+    assert found.finished.checked.backward >= 1 and found.finished.notes == []
+
+
 def test_a_long_healthy_script_is_healthy(child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minimizer.engine.survey.runs.QUIET", 0.5)
     path = script(home, HEALTHY + "while True:\n    f(x)\n")

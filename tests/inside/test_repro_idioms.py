@@ -192,6 +192,16 @@ CASES = {
         outputs=("v0", "v1"),
         backend="run",
     ),
+    "one_object": Case(
+        Kind.WRONG_METADATA,
+        ["torch.ones(2)"],
+        [("operator.add", (X, 1)), (".view", (Ref("v0"), -1))],
+        "AssertionError: one object: expected=False, actual=True",
+        (BACKEND.format("[graph(*args)[0]] * 2"),),
+        details={"aspect": "identity", "output": "[1]", "alias_of_output": "[0]"},
+        outputs=("v0", "v1"),
+        backend="run",
+    ),
     "stride_of_an_input": Case(
         Kind.WRONG_METADATA,
         ["torch.ones(2, 3)"],

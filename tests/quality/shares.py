@@ -20,6 +20,7 @@ DRAWN = {
     "between": 2,
     "unexplained": 1,
     "healthy": 2,
+    "findings": 1,
     "jumps": 1,
     "exact runs": 10,
 }

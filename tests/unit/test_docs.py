@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from minimizer.cli import cli
+from minimizer.report.finding import FindingKind
 from minimizer.report.model import Report
 from minimizer.settings import Settings
 from minimizer.store.tables.migrate import upgrade
@@ -61,7 +62,7 @@ def test_every_option_is_documented(name: str, command: click.Command) -> None:
     )
     assert name in sections
     options = [option for param in command.params if isinstance(param, click.Option) for option in param.opts]
-    documented = set(re.findall(r"`(--[a-z-]+)", sections[name]))
+    documented = set(re.findall(r"`(-[a-z]\b|--[a-z-]+)", sections[name]))
     known = {*options, *(o for param in command.params for o in param.secondary_opts)}
     assert set(options) <= documented <= known
 
@@ -131,3 +132,19 @@ def test_make_targets_of_the_readme_exist() -> None:
     for page in ("README.md", "CONTRIBUTING.md"):
         for target in re.findall(r"(?m)(?:^|`)make ([a-z][a-z-]*)", (ROOT / page).read_text()):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_guide_names_sections_and_findings_that_exist() -> None:
+    page = (DOCS / "guide.md").read_text()
+    answers = page.partition("## Programs and")[0]
+    titles = set(re.findall(r'\("([A-Z][^"]+)", ', (ROOT / "minimizer" / "report" / "as_markdown.py").read_text()))
+    named = set(re.findall(r"(?<!\*)\*([A-Z][^*]+)\*(?!\*)", answers))
+    assert named <= titles and {"Ablation", "Health", "Where"} <= named, named - titles
+    kinds = re.findall(r"[Ff]inding `([a-z_]+)`", answers)
+    assert (
+        set(kinds)
+        == {"graph_breaks", "recompiles", "compile_time", "slow", "memory", "settings"}
+        <= {*get_args(FindingKind)}
+    )
+    for script in re.findall(r"`minimizer run (\w+/\S+\.py)", page):
+        assert (ROOT / script).exists(), script

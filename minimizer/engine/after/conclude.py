@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minimizer.engine import fold
-from minimizer.engine.between.answer import Answer
+from minimizer.engine.between.answer import Answer, checked_of
 from minimizer.engine.journal import Journal
 from minimizer.engine.oracle.signature import exception_signature
-from minimizer.engine.routes import checked_of
 from minimizer.engine.survey.cases import Settled
 from minimizer.report.culprit import Source
 from minimizer.report.excused import left_open, merged

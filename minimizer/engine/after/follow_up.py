@@ -6,6 +6,7 @@ if that is not enough.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -14,19 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from minimizer.engine import fold
-from minimizer.engine.after.secondary import write_further
+from minimizer.engine.advice.remedies import advise, known_of
+from minimizer.engine.after.further_repros import write_further
 from minimizer.engine.budget.patience import (
     CHEAP_SECONDS,
+    CHEAP_SHARE,
     CODE_SECONDS,
     DIAGNOSE_SECONDS,
+    DIAGNOSE_SHARE,
     FOLLOW_UP_SECONDS,
     RUNS_OF_DIAGNOSIS,
     SHARES,
     SURVEY_RUNS,
     VERIFY_RUNS,
-    VERIFY_SECONDS,
     WITNESS_SECONDS,
     WITNESSES_SECONDS,
+    WORTHY_SHARE,
 )
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.watchdog import crowding
@@ -34,7 +38,8 @@ from minimizer.engine.diagnose import Patient, diagnose
 from minimizer.engine.emit import Repro
 from minimizer.engine.findings import Described, Diagnosed
 from minimizer.engine.journal import Journal
-from minimizer.engine.levels.draft import Result
+from minimizer.engine.levels.checkpoint import write
+from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.from_outcomes import verdict_sentence
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
@@ -43,6 +48,7 @@ from minimizer.engine.program.regions import Region
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import missing_module, verify
 from minimizer.engine.verify.other_torches import compare
+from minimizer.engine.verify.reserve import clean_run_timeout
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.minifier import Testimony
 from minimizer.errors import BudgetExceeded, ChildFailed, Skipped
@@ -51,10 +57,6 @@ from minimizer.report.model import Report, Reproducibility, Verification, Workar
 from minimizer.settings import Settings
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
-FIRMER = (
-    "A smaller program failed in our forked trials but passed in a fresh process, as code does that reads uninitialised memory. "
-    "This repro is the smallest that also fails in a fresh process."
-)
 MAY_SHRINK = "The budget ended before it was minimal: a larger --budget may shrink it further."
 FIRST_STEPS = (Step.LOCALIZE, Step.REDUCE, Step.BLAME, Step.EMIT, Step.VERIFY)
 """The steps of the first repro: the search for further ones has as long as they took at least."""
@@ -80,43 +82,16 @@ class FollowUp:
     def report(self) -> Report:
         return self.journal.report
 
-    def verify(self, result: Result) -> Result:
-        """Verify the repro in clean processes; rewrite it if it lacks an import or turns out to be flaky.
-
-        Returns the result that was verified in the end: one reduced less far, if the first fails in our trials only.
-        """
-        verification, complaints, result = self._verified(result)
-        never_fails = not (verification.failed_same or verification.stopped) and verification.passes_with_compiler_off
-        if never_fails and (firm := self._firmer(result)) is not None:
-            self.journal.note(FIRMER)
-            self._decide(firm)
-            return firm
-        for complaint in complaints:
-            self.journal.note(complaint)
-        self._decide(result)
-        return result
-
-    def _firmer(self, result: Result) -> Result | None:
-        """A result reduced less far that holds in clean processes; None, and the fault as it was, if there is none."""
-        if result.firmer is None:
-            return None
-        known, holds = self.journal.fault, False
-        self.journal.fault = replace(known, verification=None)
-        try:
-            with suppress(BudgetExceeded, ChildFailed):
-                firm = result.firmer(self._fails)
-                if firm is not None:
-                    verification, _, firm = self._verified(firm)
-                    holds = verification.holds
-            return firm if holds else None
-        finally:  # also where the owner stops it in its middle
-            if not holds:
-                self.journal.fault = known
-                result.keep(self.journal)
-
-    def _fails(self, repro: Repro, data: bytes | None) -> bool:
+    def fails(self, repro: Repro, data: bytes | None) -> bool:
         """Whether the repro of an earlier program holds in clean processes, with one run less than a verification."""
         return self._check(repro, data, runs=VERIFY_RUNS - 1, watch=self.journal.watch).holds
+
+    def may_hold(self, draft: Draft) -> bool:
+        """Whether a draft holds in clean processes; also where they lack an import, which `verified` adds, or time."""
+        notes: list[str] = []
+        watch = self.journal.watch
+        seen = self._check(draft.repro, draft.data, runs=VERIFY_RUNS - 1, watch=watch, on_note=notes.append)
+        return seen.holds or seen.lacked_time or missing_module(notes) is not None
 
     def _check(self, repro: Repro, data: bytes | None, **more: Any) -> Verification:
         return verify(
@@ -127,55 +102,58 @@ class FollowUp:
             read=self.place.packages,
             headers=self.place.headers,
             scratch=self.place.private("verify"),
-            timeout=VERIFY_SECONDS,
+            timeout=clean_run_timeout(self.journal.clock.pace),
             left=lambda: self.journal.clock.left,
             **more,
         )
 
-    def _verified(self, result: Result) -> tuple[Verification, list[str], Result]:
-        """Verify a result, as a step of the job: the verification, notes on its runs, and the result as it was verified in the end."""
+    def verified(self, draft: Draft) -> tuple[Verification, list[str], Draft]:
+        """Verify a draft in clean processes; write it again if it lacks an import or turns out to be flaky.
+
+        Returns the verification, notes on its runs, and the draft as it was verified in the end.
+        """
         with self.journal.step(Step.VERIFY):
-            return self._run(result)
+            seen, complaints = self._seen(draft)
+            missing = missing_module(complaints)
+            if missing is not None:
+                # Our processes have imported more than the script has, so that the reduction could do without an import.
+                draft = self._kept(draft, draft.repro.importing(missing))
+                seen, complaints = self._seen(draft)
+            is_flaky = 0 < seen.failed_same < seen.runs and not seen.lacked_time
+            if is_flaky and draft.details is not None and draft.found is not None:
+                # The failure is flaky after all: the rewritten repro compiles again and again in one process.
+                rate = Reproducibility(failed=seen.failed_same, runs=seen.runs)
+                repro = write(draft.found.reduced, draft.details, rate, self.journal)
+                draft = self._kept(draft, repro.importing(missing) if missing is not None else repro)
+                seen, complaints = self._seen(draft)
+            self.journal.fault = replace(self.journal.fault, verification=seen)
+            self.journal.tell_repro(verified=seen.holds)
+        return seen, complaints, draft
 
-    def _run(self, result: Result) -> tuple[Verification, list[str], Result]:
-        repro, complaints = result.repro, list[str]()
-        check = partial(
-            self._check, data=result.data, runs=VERIFY_RUNS, watch=self.journal.watch_owner, on_note=complaints.append
-        )
-        verification = check(repro)
-        missing = missing_module(complaints)
-        if missing is not None:
-            # Our processes have imported more than the script has, so that the reduction could do without an import.
-            repro = repro.importing(missing)
-            result = replace(result, repro=repro)
-            result.keep(self.journal)
-            complaints.clear()
-            verification = check(repro)
-        is_flaky = 0 < verification.failed_same < verification.runs and not verification.lacked_time
-        if is_flaky and result.rewrite is not None:
-            # The failure is flaky after all: the rewritten repro compiles again and again in one process.
-            rate = Reproducibility(failed=verification.failed_same, runs=verification.runs)
-            repro = result.rewrite(rate)
-            repro = repro.importing(missing) if missing is not None else repro
-            result = replace(result, repro=repro)
-            result.keep(self.journal)
-            complaints.clear()
-            verification = check(repro)
-        self.journal.fault = replace(self.journal.fault, verification=verification)
-        self.journal.tell_repro(verified=verification.holds)
-        return verification, complaints, result
+    def _seen(self, draft: Draft) -> tuple[Verification, list[str]]:
+        """What clean processes make of a draft, and notes on their runs."""
+        notes: list[str] = []
+        watch = self.journal.watch_owner
+        return self._check(draft.repro, draft.data, runs=VERIFY_RUNS, watch=watch, on_note=notes.append), notes
 
-    def _decide(self, result: Result) -> None:
+    def _kept(self, draft: Draft, repro: Repro) -> Draft:
+        """A draft with another repro, which is published in its place."""
+        draft = replace(draft, repro=repro)
+        draft.keep(self.journal)
+        return draft
+
+    def decide(self, draft: Draft) -> None:
+        """Give the verdict on a repro that was verified."""
         fault, verification = self.journal.fault, self.journal.fault.verification
         assert verification is not None
         said = [verdict_sentence(fault)]
-        status, reason = Status.MINIMIZED, Reason.DISPUTED if result.disputed else None
+        status, reason = Status.MINIMIZED, Reason.DISPUTED if draft.disputed else None
         if not verification.holds:
             status, reason = Status.PARTIAL, Reason.BUDGET if verification.lacked_time else Reason.NOT_VERIFIED
         elif fault.reduction is not None and not fault.reduction.one_minimal:
             said.append(MAY_SHRINK)
-        if result.disputed:
-            said.append(result.disputed)
+        if draft.disputed:
+            said.append(draft.disputed)
         self.journal.fault = replace(fault, status=status, reason=reason, summary=" ".join(said))
         self.journal.decide()
 
@@ -209,10 +187,14 @@ class FollowUp:
         until = verified + whole * sum(SHARES[one] for one in SHARES if list(Step).index(one) <= list(Step).index(step))
         return max(0.0, until - self.journal.clock.elapsed)
 
-    def has_time(self, step: Step) -> bool:
-        """Whether there is time for a step that runs the script again; after a verified repro a note says so if not."""
+    def has_time(self, step: Step, *, is_worth_more: bool = False) -> bool:
+        """Whether there is time for a step that runs the script again; after a verified repro a note says so if not.
+
+        ``is_worth_more``: whether what it runs for is known to be there.
+        """
         if self._verified_at is None:
-            return self._run_seconds * SURVEY_RUNS <= max(CHEAP_SECONDS, self.journal.clock.left / 4)
+            share = WORTHY_SHARE if is_worth_more else CHEAP_SHARE
+            return self._run_seconds * SURVEY_RUNS <= max(CHEAP_SECONDS, share * self.journal.clock.left)
         fits = self._run_seconds <= self.share(step)
         if not fits:
             self.journal.note(f"Not begun for want of time, since it runs the script once more: {step.doing}.")
@@ -229,22 +211,17 @@ class FollowUp:
         """Seconds from the start of the job to a verified repro; None if there is none."""
         return self.journal.decided_at if self.journal.fault.holds else None
 
-    def diagnose(self, patient: Patient | None, find_workaround: Callable[[], Workaround | None] | None) -> None:
-        """Find the part of the compiler to blame, and a workaround; only for a verified repro."""
-        if not self.journal.fault.holds:
-            return
-        if patient is not None:
-            with self.adding(Step.DIAGNOSE, least=RUNS_OF_DIAGNOSIS * self._run_seconds):
-                seconds = min(DIAGNOSE_SECONDS, self.options.budget / 10) * crowding()
-                diagnose(
-                    patient,
-                    fold.failing(self.journal.fault, self.report.environment),
-                    self.journal,
-                    seconds=min(seconds, self.journal.clock.left),
-                    keep=self._take_diagnosis,
-                )
-        elif find_workaround is not None:
-            self.work_around(find_workaround)
+    def diagnose(self, patient: Patient) -> None:
+        """Find the part of the compiler to blame, and a workaround."""
+        with self.adding(Step.DIAGNOSE, least=RUNS_OF_DIAGNOSIS * self._run_seconds):
+            seconds = min(DIAGNOSE_SECONDS, DIAGNOSE_SHARE * self.options.budget) * crowding()
+            diagnose(
+                patient,
+                fold.failing(self.journal.fault, self.report.environment),
+                self.journal,
+                seconds=min(seconds, self.journal.clock.left),
+                keep=self._take_diagnosis,
+            )
 
     def _take_diagnosis(self, found: Diagnosed) -> None:
         self.journal.fault = fold.diagnosed(self.journal.fault, found)
@@ -257,7 +234,7 @@ class FollowUp:
             if found is not None and found.verified:
                 self.journal.event("workaround", workaround=found.model_dump(mode="json"))
 
-    def read_code(self, result: Result) -> None:
+    def read_code(self, draft: Draft) -> None:
         """The code that Inductor generates for the culprit, where it is that code which is wrong."""
         fault = self.journal.fault
         if not fault.holds or fault.failure is None or fault.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
@@ -265,8 +242,8 @@ class FollowUp:
         operators = [op for culprit in self.report.roots for op in culprit.ops]
         with self.adding(Step.CODE, least=CODE_SECONDS):
             code = generated_code(
-                result.repro,
-                result.data,
+                draft.repro,
+                draft.data,
                 self.place,
                 self.journal,
                 operators,
@@ -275,15 +252,15 @@ class FollowUp:
             )
             self.journal.fault = replace(self.journal.fault, generated_code=code)
 
-    def describe(self, result: Result) -> list[Region]:
+    def describe(self, draft: Draft) -> list[Region]:
         """Fill in the layer table and the graph around the culprit; returns further regions wrong in isolation."""
         suspects: list[Region] = []
-        if result.found is not None:
+        if draft.found is not None:
             with self.adding(Step.LAYERS, least=self._run_seconds):
                 culprits = self.journal.fault.culprits
                 suspects = describe(
-                    result.found.program,
-                    result.found.oracle,
+                    draft.found.program,
+                    draft.found.oracle,
                     self.journal,
                     culprit=culprits[0].nodes if culprits else [],
                     known=self.report.layers,
@@ -303,34 +280,48 @@ class FollowUp:
         if failure is not None and failure.kind in (Kind.CRASH, Kind.HANG):
             self._leave_untimed("the script does not come to its end")
             return
-        if not self.has_time(Step.HEALTH):
+        keep = partial(fold.advised, self.report)
+        with self._without_harm():
+            keep(known_of(self.surveys.cold, self.script, self.surveys.crowding))
+        if not self.has_time(Step.HEALTH, is_worth_more=any(one.cost for one in self.report.findings)):
             self._leave_untimed("there was no time for one more run of the script")
             return
         self._leave_untimed("the run that times calls did not come to its end")
         with self.adding(Step.HEALTH):
-            examine(self.surveys, self.place, self.journal, keep=partial(fold.examined, self.report))
+            run = examine(self.surveys, self.place, self.journal, keep=partial(fold.examined, self.report))
+            if run is not None:
+                with self._without_harm():
+                    advise(run, self.surveys, self.script, self.journal, keep=keep)
+
+    @contextmanager
+    def _without_harm(self) -> Iterator[None]:
+        """Advice on a script of any form is no reason to lose its verdict: an error of ours is logged."""
+        try:
+            yield
+        except (ArithmeticError, LookupError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+            self.journal.log(f"advice: {traceback.format_exc()}")
 
     def _leave_untimed(self, why: str) -> None:
         fold.examined(self.report, self.report.health.model_copy(update={"untimed": why}))
 
-    def compare(self, result: Result) -> None:
+    def compare(self, draft: Draft) -> None:
         """Run a verified repro in every other torch that is configured."""
         toolchains = self.settings.interpreters
         if not toolchains or not self.journal.fault.holds:
             return
         with self.adding(Step.COMPARE):
             jobs = self.settings.trial_jobs
-            found = compare(result.repro, result.data, self.place, toolchains, self.journal, jobs=jobs)
+            found = compare(draft.repro, draft.data, self.place, toolchains, self.journal, jobs=jobs)
             own = self.report.environment.get("torch", "")
             self.journal.fault = fold.compared(self.journal.fault, found, own)
 
-    def look_further(self, result: Result, suspects: Sequence[Region]) -> None:
+    def look_further(self, draft: Draft, suspects: Sequence[Region]) -> None:
         """Write repros of the secondary culprits; ``suspects`` are regions known to fail in isolation."""
-        if result.found is not None:
+        if draft.found is not None:
             timings = self.report.timings
             with self.adding(Step.FURTHER, least=sum(timings.get(step, 0.0) for step in FIRST_STEPS)):
                 write_further(
-                    result.found,
+                    draft.found,
                     suspects,
                     surveys=self.surveys,
                     place=self.place,

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from minimizer.engine.between.difference import Difference
 from minimizer.engine.between.noise import Noise
+from minimizer.engine.child import protocol
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.inside.questions import Conditions, Plan
-from minimizer.report.excused import Excused, excused
+from minimizer.report.examined import Between, Checked
+from minimizer.report.excused import Excused, excused, merged
 from minimizer.vocabulary import Stage
 
 UNCONFIRMED = "what differs there was not confirmed by further runs"
@@ -86,6 +88,9 @@ class Answer:
     looks: int = 0
 
 
+NO_ANSWER = Answer(aside="there were no exact runs")
+
+
 def answer_of(
     end: Found | str, *, broken: str, noise: Mapping[tuple[str, str], int], compiled: ExactLog, runs: int
 ) -> Answer:
@@ -109,6 +114,20 @@ def answer_of(
         excused=(*by_noise, *_ended_by(ended), *_broken_by(broken), *unseen_by_rule(compiled)),
         runs=runs,
         looks=len(compiled.looks),
+    )
+
+
+def checked_of(checked: protocol.Checked, exact: Answer) -> Checked:
+    """The coverage of the survey, with the state that neither it nor the ``exact`` runs could compare."""
+    known = Checked(**checked.model_dump(exclude={"state"}))
+    is_open = bool(exact.aside or exact.ended)
+    left = checked.state if is_open else ()
+    return known.model_copy(
+        update={
+            "not_compared": [*known.not_compared, *left, *exact.not_compared],
+            "excused": merged(known.excused, [excused("state_not_compared", one) for one in left], exact.excused),
+            "between": Between(compared=not is_open, looks=exact.looks, why_not=exact.aside or exact.ended),
+        }
     )
 
 

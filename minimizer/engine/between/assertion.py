@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from minimizer.engine.between.difference import Change
+from minimizer.engine.program.tensor_attributes import SUFFIXES
 
 OUT = "out"
 """The name in a repro for the result of its last call."""
@@ -134,8 +135,10 @@ def _claims(path: str, change: Change) -> Iterator[Claim]:
             yield from _of_norm(path, one, two)
         elif name == "shape":
             yield Claim(f"list({path}.shape)", one, two)
-        elif name in ("dtype", "requires_grad"):
-            yield Claim(f"{path}.{name}", one, two)
+        elif name in ("dtype", "requires_grad", "layout"):
+            yield Claim(path + SUFFIXES[name], one, two)
+        elif name == "device":
+            yield Claim(f"str({path}{SUFFIXES[name]})", repr(one), repr(two))
         elif name == "type":
             yield Claim(f"type({path}).__name__", repr(one), repr(two))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from minimizer.engine.between.answer import Found
 from minimizer.engine.between.difference import COURSE, WRITTEN_OUT, Change, Difference
 from minimizer.engine.child.exact_log import Entry, Look
+from minimizer.engine.program.tensor_attributes import SUFFIXES
 from minimizer.report.examined import Observed
 from minimizer.vocabulary import Kind, counted
 
@@ -15,7 +16,6 @@ MOST_ROWS, SHOWN = 8, 200
 PART = re.compile(r"\.<(?:items|keys|members?|rest|hook)>(?:\[.*?\](?=\.|$))?")
 """The part of a container, or a member of a set, in a path."""
 OUTSIDE = re.compile(r"^(.*)\[(\d+)\]$")
-METADATA = {"dtype", "shape", "stride", "requires_grad", "device", "layout"}
 MECHANISMS = {
     "lost_mutation": "a change of {what} that is lost",
     "stale_guard": "a call that reuses stale compiled code because a guard is missing ({what})",
@@ -36,7 +36,7 @@ def kind_of(difference: Difference) -> Kind:
         return Kind.RUNTIME_ERROR if raised.compiled.get("value") else Kind.MISSING_ERROR
     if ".grad" in difference.first.path or is_gradient(difference):
         return Kind.WRONG_GRADIENT
-    if difference.first.field in METADATA:  # other values follow from another shape or dtype
+    if difference.first.field in SUFFIXES:  # other values follow from another shape or dtype
         return Kind.WRONG_METADATA
     return Kind.WRONG_OUTPUT
 
@@ -125,7 +125,7 @@ def shown(entry: Entry, field: str = "") -> str:
     """An object's entry in short: its value, items or type, at most `SHOWN` characters; of a tensor the ``field`` that differs, first."""
     if not entry:
         return "missing"
-    if field in METADATA and field in entry:
+    if field in SUFFIXES and field in entry:
         return f"{field} {entry[field]}"
     if entry.get("type") == "exception":
         return entry.get("value") or "no exception"

@@ -12,7 +12,7 @@ from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
 from minimizer.engine.user_script.bundle import Bundle
-from minimizer.engine.user_script.statements import lines_of
+from minimizer.engine.user_script.statements import first_line, lines_of, with_text
 from minimizer.engine.user_script.syntax import decorators, full_name, imported
 from minimizer.report.model import Mechanism, Workaround
 
@@ -102,18 +102,12 @@ def moved_out(text: str, line: int) -> Pasted | None:
     call = f"{HELPER}({', '.join(needed)})"
     doing = f"return {ast.unparse(moved)}" if isinstance(moved, ast.expr) else ast.unparse(moved)
     helper = [DISABLE, f"def {HELPER}({', '.join(needed)}):", f"    {doing}"]
-    lines = lines_of(text)
-    row = lines[line - 1]
-    before, after = row[: len(row) - len(row.lstrip())], "\n"
-    if isinstance(moved, ast.expr):
-        start, end = len(row.encode()[: moved.col_offset].decode()), len(row.encode()[: moved.end_col_offset].decode())
-        before, after = row[:start], row[end:]
-    lines[line - 1] = f"{before}{call}{after}"
+    lines = lines_of(with_text(text, moved, call))
     top = next(s for s in tree.body if s.lineno <= line <= (s.end_lineno or s.lineno))
-    first = min([top.lineno, *(d.lineno for d in getattr(top, "decorator_list", ()))])
+    first = first_line(top)
     lines[first - 1 : first - 1] = [*(f"{part}\n" for part in helper), "\n", "\n"]
     code = "\n".join([*helper, f"...  {call}"])
-    return Pasted("".join(lines), code, f"in line {line}, in place of: {row.strip()[:100]}")
+    return Pasted("".join(lines), code, f"in line {line}, in place of: {lines_of(text)[line - 1].strip()[:100]}")
 
 
 def _movable(statement: ast.stmt) -> ast.stmt | ast.expr | None:
@@ -139,7 +133,7 @@ def not_compiled(text: str, line: int) -> Pasted | None:
     lines = lines_of(text)
     row = lines[function.lineno - 1]
     indent = row[: len(row) - len(row.lstrip())]
-    first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+    first = first_line(function)
     lines.insert(first - 1, f"{indent}{DISABLE}\n")
     return Pasted("".join(lines), DISABLE, f"above line {first}, on {row.strip().removesuffix(':')[:100]}")
 
@@ -167,12 +161,9 @@ def _replaced(text: str, old: ast.expr, new: ast.expr) -> Iterator[Pasted]:
     said = ast.get_source_segment(text, new)
     if said is None or old.lineno != old.end_lineno:
         return
-    lines = lines_of(text)
-    row = lines[old.lineno - 1]
-    start, end = len(row.encode()[: old.col_offset].decode()), len(row.encode()[: old.end_col_offset].decode())
-    lines[old.lineno - 1] = f"{row[:start]}{said}{row[end:]}"
-    code = lines[old.lineno - 1].strip()
-    yield Pasted("".join(lines), code, f"in line {old.lineno}, in place of: {row.strip()[:100]}")
+    changed = with_text(text, old, said)
+    before, after = (lines_of(one)[old.lineno - 1].strip() for one in (text, changed))
+    yield Pasted(changed, after, f"in line {old.lineno}, in place of: {before[:100]}")
 
 
 def forgotten_before(text: str, line: int) -> Pasted | None:

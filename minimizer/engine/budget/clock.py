@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from minimizer.engine.budget.pace import Pace
-from minimizer.engine.budget.patience import JOB_LATE_SECONDS
+from minimizer.engine.budget.patience import JOB_LATE_SECONDS, RESERVE_SHARE
 from minimizer.errors import BudgetExceeded
 
 
 class Clock:
-    """Measures a job's time against its budget; a job within the job shares the clock.
+    """Measures a job's time against its budget; a fault that is recorded apart shares the clock.
 
     The context managers nest, and the narrowest limit holds.
 
@@ -68,7 +68,7 @@ class Clock:
         return self.elapsed < self._undisturbed_until
 
     @contextmanager
-    def reserving(self, seconds: Callable[[], float], most: float = 0.75) -> Iterator[None]:
+    def reserving(self, seconds: Callable[[], float], most: float = RESERVE_SHARE) -> Iterator[None]:
         """Inside, `spare` leaves out what ``seconds`` says by then, kept for later steps.
 
         ``most``: the largest part of what is left at the beginning that is kept.
@@ -97,3 +97,13 @@ class Clock:
             yield
         finally:
             self._undisturbed_until = before
+
+
+@contextmanager
+def until_over() -> Iterator[None]:
+    """Inside, the end of the time ends what is inside only; another limit that is used up ends the job."""
+    try:
+        yield
+    except BudgetExceeded as error:
+        if not error.is_time:
+            raise

@@ -18,6 +18,10 @@ KEEP_SECONDS = 5.0
 """Least between two repros of the best program so far: writing one takes time, and it is soon replaced."""
 WRITE_SECONDS = 60.0
 """Most for which a job that was cancelled goes on, to write its repro."""
+RESERVE_SHARE = 0.75
+"""Most of what is left that a search holds back for what follows it: the search has a quarter, however slow the machine."""
+WHOLE_SHARE = 0.5
+"""The same for seeing whether the whole graph fails by itself, once no part of it was found."""
 BLAME_SHARE = 0.9
 """Most of what is left that blame and writing hold back for verification: a verified repro is worth more than its stage."""
 TRIALS_TO_WRITE = 8
@@ -44,10 +48,23 @@ HEADER_SECONDS = 120.0
 
 # exact runs ---------------------------------------------------------------------------------------------------------------
 
-EXACT_SECONDS, EXACT_SHARE = 60.0, 0.15
-"""Most for one exact run: so many seconds, or this share of the budget where that is more."""
+EXACT_SECONDS, EXACT_MOST, EXACT_SHARE = 60.0, 0.25, 0.15
+"""Most for one exact run: so many seconds but no more than the first share of the budget, or the second share where that is more."""
 EXACT_WHOLE_SHARE = 0.4
 """The share of the budget in which all exact runs together come to an answer, before the graphs are looked at."""
+
+# the program around the graphs --------------------------------------------------------------------------------------------
+
+NOTED_SHARE = 0.8
+"""The share of its time after which a trace, or a run side by side, takes no further event: the rest is for what it says of those before."""
+TRACE_SHARE = 1 / 3
+"""Of the time to trace a script and run the program side by side, the most for the trace."""
+OUTER_SHARE = 1 / 4
+"""Of the time that is left, the most to find the events that raise like the script: else its text is reduced."""
+TRACED_SHARE = 1 / 3
+"""Of that, the most for the trace: a script may run for hours behind the line that raises, which graphs do not when they run in eager."""
+OUTER_STATEMENTS = 20
+"""Statements of the shortest script that is traced: the text of a shorter one is reduced in the time that it takes."""
 
 # runs of the script -------------------------------------------------------------------------------------------------------
 
@@ -60,12 +77,15 @@ EAGER_SECONDS = 600.0
 """Timeout of an eager run."""
 RUN_START_SECONDS = 5.0
 """By which the clock of a run may start later than ours."""
+WAITS_SECONDS = 20.0
+"""Silence after which the ranks of a script are looked at: all that wait in a collective while no other gets on wait for ever."""
 HANG_AFTER = 60.0
 """That compiling or running a graph may take before it is suspected to hang, unless eager takes long."""
 QUIET = 60.0
 """Without a new graph, after which a script is stopped, once all its graphs are compared often enough."""
-SURVEYS, REPEAT_SECONDS = 5, 45.0
-"""Most runs of a script that ends well, and seconds after which no further one begins: its failure may be flaky."""
+SURVEYS, REPEAT_SECONDS, REPEAT_SHARE = 5, 45.0, 0.1
+"""Most runs of a script that ends well, and seconds, or the share of the budget if that is more, after which no further one begins: its
+failure may be flaky."""
 FLAKY_RUNS, FLAKY_SECONDS = 5, 60.0
 """Most runs, in all, of a script with a flaky failure, and seconds after which no further one begins."""
 EAGER_RUNS, EAGER_RUNS_SECONDS = 8, 15.0
@@ -96,7 +116,10 @@ MEASURE_SECONDS, ESTIMATE_SECONDS = 1.5, 10.0
 # clean runs ---------------------------------------------------------------------------------------------------------------
 
 VERIFY_RUNS, VERIFY_SECONDS = 3, 180.0
-"""Compiled runs of a repro, and most seconds of each."""
+"""Compiled runs of a repro, and most seconds of each on a machine of usual speed."""
+CLEAN_FACTOR = 3.0
+"""Most time of a clean run, as a multiple of what is held back for all of them, where that is more: on a slow machine, or one with much
+else to do."""
 AGAIN_SECONDS = 300.0
 """Most for all repetitions together of runs that were stopped."""
 REPRO_SECONDS = 30.0
@@ -121,8 +144,10 @@ shares add up to 1: together these steps take at most as long as the repro did, 
 FOLLOW_UP_SECONDS = 90.0
 """Least for these steps together, for a repro that came sooner: one run of the script and a search for the part to blame take about that
 long."""
-DIAGNOSE_SECONDS = 90.0
-"""Most for a diagnosis on a machine with idle cores; a tenth of the budget if that is less."""
+DIAGNOSE_SECONDS, DIAGNOSE_SHARE = 90.0, 0.1
+"""Most for a diagnosis on a machine with idle cores: seconds, or this share of the budget if that is less."""
+HALF = 0.5
+"""The share of what is left that a search has beside which others wait: for one part to blame, the table of layers, equal places."""
 RUNS_OF_DIAGNOSIS = 4
 """Runs of the script for which a diagnosis has time at least: half of it goes to the part to blame and the settings, and a workaround is
 tried on the script, where what it costs is measured."""
@@ -134,8 +159,12 @@ TABLE_SECONDS = 120.0
 """Most for the table of layers, and for the graph, on a machine with idle cores."""
 LAYER_SECONDS = 60.0
 """After the end of that time, for a layer that began within it."""
-CHEAP_SECONDS = 60.0
-"""Most of a survey for which a script without a repro is run again to measure its health; a quarter of the time left if that is more."""
+CHEAP_SECONDS, CHEAP_SHARE, WORTHY_SHARE = 60.0, 0.25, 0.5
+"""Most of a survey for which a script without a repro is run again to measure its health: seconds, or this share of the time left if that is
+more; the second share where the survey has shown that there is something to advise on."""
+REMEDIES, REMEDIES_SHARE = 6, 0.5
+"""Most runs of the script with a remedy for what it costs to compile it, and the share of the time left that they may take: a remedy that
+was not tried is no loss of a result."""
 TLPARSE_SECONDS = 60.0
 """Most for tlparse to write its pages."""
 SECOND_FAULT_SECONDS = 180.0

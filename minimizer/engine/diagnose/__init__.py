@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from minimizer.engine.budget.patience import HALF
 from minimizer.engine.diagnose.effect import Effect
 from minimizer.engine.diagnose.knobs import (
     Turned,
@@ -117,7 +118,7 @@ class _Diagnosis:
     @contextmanager
     def _half(self) -> Iterator[None]:
         """Limit a search to half of the time left: a workaround is worth more than a complete answer."""
-        with suppress(BudgetExceeded), self._journal.clock.within(self._journal.clock.left / 2):
+        with suppress(BudgetExceeded), self._journal.clock.within(HALF * self._journal.clock.left):
             yield
 
     def _blame(self) -> Blame | None:

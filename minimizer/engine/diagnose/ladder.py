@@ -45,6 +45,13 @@ def rungs(own: str | None) -> list[tuple[str, Stage]]:
     return list(LADDERS.get(name, (*LADDER[:-1], (name, Stage.CUSTOM_BACKEND))))
 
 
+def rung_below(own: str | None, failing: str | None) -> str | None:
+    """The rung below the lowest one that fails (None: the program's own backend); None if the lowest of all fails."""
+    names = [name for name, _ in rungs(own)]
+    above = names.index(failing) if failing is not None else len(names) - 1
+    return names[above - 1] if above else None
+
+
 def stage_of(ladder: Sequence[tuple[str, Stage]], fails: Sequence[bool | None]) -> Stage:
     """The stage of the first rung that fails; unknown if none does, or if the rung below it could not be judged.
 

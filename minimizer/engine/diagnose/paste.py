@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from difflib import unified_diff
 
-from minimizer.engine.user_script.statements import first_line, lines_of
+from minimizer.engine.user_script.statements import first_line, lines_of, span
 from minimizer.engine.user_script.syntax import full_name, imported
 
 
@@ -131,31 +131,24 @@ def other_backend(text: str, backend: str) -> Pasted | None:
     if not (calls or bare) or any(k.arg in ("backend", "mode", "options", None) for c in calls for k in c.keywords):
         return None
     argument = f'backend="{backend}"'
-    edits = [_added_argument(text, call, argument) for call in calls]
-    edits += [(_end(text, name), f"({argument})") for name in bare]
+    edits = [added_argument(text, call, argument) for call in calls]
+    edits += [(span(text, name)[1], f"({argument})") for name in bare]
     for place, added in sorted(edits, reverse=True):
         text = text[:place] + added + text[place:]
     return Pasted(text, f"torch.compile(..., {argument})", "at every torch.compile of the script")
 
 
-def _added_argument(text: str, call: ast.Call, argument: str) -> tuple[int, str]:
+def added_argument(text: str, call: ast.Call, argument: str) -> tuple[int, str]:
     """The place in the text for one more argument of a call, and the argument with its comma.
 
     The last argument may be followed by closing parentheses, a comma, and comments.
     """
-    last = max([call.func, *call.args, *(k.value for k in call.keywords)], key=lambda node: _end(text, node))
-    start, close = _end(text, last), _end(text, call) - 1
+    start = max(span(text, part)[1] for part in (call.func, *call.args, *(k.value for k in call.keywords)))
+    close = span(text, call)[1] - 1
     marks = [found for found in re.finditer(r"#[^\r\n]*|[(),]", text[start:close]) if found[0] in "(),"]
     if not marks:
         return start, f", {argument}"
     return start + marks[-1].end(), {"(": "", ",": " "}.get(marks[-1][0], ", ") + argument
-
-
-def _end(text: str, node: ast.expr) -> int:
-    """The offset in the text just after a node; the parser counts columns in bytes."""
-    assert node.end_lineno is not None
-    *above, line = lines_of(text)[: node.end_lineno]
-    return sum(map(len, above)) + len(line.encode()[: node.end_col_offset].decode())
 
 
 def _owner(tree: ast.Module, path: list[str]) -> tuple[ast.stmt, str, list[str]] | None:

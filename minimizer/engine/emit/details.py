@@ -15,8 +15,8 @@ class Details(TypedDict, total=False):
     comparable: Literal["tensor", "values"]
     """For wrong values: one tensor, or several values; absent if eager's contain NaN or something else differs."""
     aspect: str
-    """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad``, ``layout``, ``device``, ``class`` or
-    ``aliasing``."""
+    """For wrong metadata: ``dtype``, ``shape``, ``stride``, ``requires_grad``, ``layout``, ``device``, ``class``,
+    ``aliasing`` or ``identity`` (outputs that are one object)."""
     output: str
     """The index path of the wrong output: ``[0][1]``, or empty for the whole."""
     input: str
@@ -24,7 +24,7 @@ class Details(TypedDict, total=False):
     alias_of: str
     """The input that the output or input shares memory with on one side only."""
     alias_of_output: str
-    """The output that it shares memory with on one side only, written like ``output``."""
+    """The output that it shares memory with, or is one object with, on one side only, written like ``output``."""
     mutated: list[str]
     """Inputs that differ after the call."""
     writes: list[str]

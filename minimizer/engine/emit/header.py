@@ -109,7 +109,7 @@ def telltale(failure: Failure, said: str = "") -> str:
 
 
 def _pieces(line: str) -> list[str]:
-    """The parts of a line that are plain words, long enough to identify it; a printed call does not count."""
+    """The parts of a line that are plain words, long enough to identify it, up to an argument; a printed call does not count."""
     parts = [part for chunk in _QUOTED.split(line) for part in _VOLATILE.sub("\0", chunk or "").split("\0")]
-    words = [part.strip(" :;,.()[]{}") for part in parts]
+    words = [re.split(r"\b\w+=", part)[0].strip(" :;,.()[]{}") for part in parts]
     return [part for part in words if len(part) >= 10 and not re.search(r"\w\(|[=*{}]|\.\.\.", part)]

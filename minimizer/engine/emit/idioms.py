@@ -22,6 +22,7 @@ from minimizer.engine.emit.details import Details
 from minimizer.engine.emit.inputs import given
 from minimizer.engine.emit.layout import LINE
 from minimizer.engine.emit.subject import Subject
+from minimizer.engine.program.tensor_attributes import SUFFIXES
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind
 
@@ -32,11 +33,8 @@ except Exception as error:
 """
 MAX_ATTEMPTS = 50
 STORAGE = ".untyped_storage().data_ptr()"
-SUFFIXES = {
-    "dtype": ".dtype", "shape": ".shape", "stride": ".stride()", "requires_grad": ".requires_grad", "layout": ".layout",
-    "device": ".device",
-}  # fmt: skip
-"""The expression for each aspect of a tensor."""
+SHARED = {"aliasing": "shared memory: ", "identity": "one object: "}
+"""What both sides say of two tensors, for each aspect that concerns two."""
 BOTH = "{expected=}, {actual=}"
 """The message of an assertion."""
 
@@ -88,7 +86,7 @@ def evidence(kind: Kind, subject: Subject) -> str:
         return f"AssertionError: expected={_quoted(_short(details))}, actual=None\n"
     if kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR):
         return "actual   "  # the handler has already searched the message for the telltale words
-    if kind is Kind.WRONG_METADATA:
+    if kind.is_of_metadata:
         return f"AssertionError: {_shared(details)}expected="
     return "AssertionError: expected=" if BOTH in _assertion(details) else "AssertionError: "
 
@@ -200,7 +198,7 @@ def _metadata(subject: Subject) -> str:
             return f"type({looked_at(side)})"
         if aspect == "aliasing" and "alias_of" in details:
             return f"{looked_at(side)}{STORAGE} == {details['alias_of']}{STORAGE}"
-        if aspect == "aliasing" and "alias_of_output" in details:
+        if aspect in SHARED and "alias_of_output" in details:
             return f"{describe}({subject.call(side)})"
         return f"{describe}({looked_at(side)})"
 
@@ -211,13 +209,14 @@ def _metadata(subject: Subject) -> str:
     if f"{describe}(" in text:
         seen = "out.dtype, out.shape, out.stride(), out.requires_grad"
         if "alias_of_output" in details:
-            seen = f"out{place}{STORAGE} == out{details['alias_of_output']}{STORAGE}"
+            other = f"out{details['alias_of_output']}"
+            seen = f"out{place} is {other}" if aspect == "identity" else f"out{place}{STORAGE} == {other}{STORAGE}"
         text = f"def {describe}(out):\n{_block(f'return {seen}')}\n{text}"
     return _repeated(subject, text)
 
 
 def _shared(details: Details) -> str:
-    return "shared memory: " if details.get("aspect") == "aliasing" else ""
+    return SHARED.get(details.get("aspect", ""), "")
 
 
 # One side raises ---------------------------------------------------------------------------------------------------

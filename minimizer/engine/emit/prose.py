@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from minimizer.engine.emit.inputs import is_drawn
+from minimizer.engine.emit.layout import LINE
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Arg, Code, Ref
 from minimizer.engine.program.model import Input, Node, Program
@@ -37,6 +38,8 @@ IN_PYTHON = {f"torch.{name}" for name in (
 )}  # fmt: skip
 MAX_NESTED = 72
 """Most characters of a statement after nesting another one into it."""
+MAX_RETURNED = LINE - 4
+"""The same for ``return`` of a value by its name, which says nothing more than the value: what fits into an indented line."""
 
 _INPUT_NAMES = "xyzabcdeghmnpqrstuvw"
 _ROLES = re.compile(
@@ -199,7 +202,8 @@ def _absorbs(statement: ast.stmt, before: ast.stmt, others: list[ast.stmt]) -> b
     if not isinstance(statement, ast.Assign | ast.Return | ast.Expr) or statement.value is None:
         return False
     uses = sum(_uses(name, node) for node in (statement, *others))
-    if uses != 1 or len(ast.unparse(statement)) + len(ast.unparse(before.value)) - len(name) > MAX_NESTED:
+    most = MAX_RETURNED if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Name) else MAX_NESTED
+    if uses != 1 or len(ast.unparse(statement)) + len(ast.unparse(before.value)) - len(name) > most:
         return False
     return _evaluated_first(name, statement.value)
 

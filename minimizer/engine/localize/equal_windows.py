@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from minimizer.engine.child.outcome import Ending
+from minimizer.engine.localize.behind_jumps import is_unclear
 from minimizer.engine.localize.localize import Localized
-from minimizer.engine.localize.suspects import is_unclear
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region, common_module, cut

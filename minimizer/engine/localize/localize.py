@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from minimizer.engine.child.outcome import Ending, Outcome
-from minimizer.engine.localize.suspects import cuts, first_wrong, is_unclear, judge_regions, taken_apart
+from minimizer.engine.localize.behind_jumps import cuts, first_wrong, is_unclear, judge_regions, taken_apart
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import signature_of
 from minimizer.engine.program.model import Program

@@ -20,7 +20,7 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.journal import Journal
-from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.runs import Surveys, TimedRun
 from minimizer.errors import ChildFailed
 from minimizer.report.examined import Health
 
@@ -29,29 +29,30 @@ TRACE_BYTES, PAGES_BYTES, PAGES = 16 << 20, 32 << 20, 2000
 TRACE, PAGE = "torch_trace.log", "tlparse.zip"
 
 
-def examine(surveys: Surveys, place: Place, journal: Journal, *, keep: Callable[[Health], None]) -> None:
-    """Run the script once more, and keep its trace; ``keep`` takes what its code costs, if it comes to its end.
+def examine(surveys: Surveys, place: Place, journal: Journal, *, keep: Callable[[Health], None]) -> TimedRun | None:
+    """Run the script once more, and keep its trace; ``keep`` takes what its code costs, if it comes to its end, and the run is returned.
 
     Raises:
         BudgetExceeded: the time is over.
     """
-    folder = place.folder("trace")
+    folder, found = place.folder("trace"), None
     with suppress(ChildFailed):
         found = surveys.health(trace=str(folder))
         if found is not None:
-            keep(report_of(found, is_crowded=surveys.is_crowded))
+            keep(report_of(found.health, is_crowded=surveys.is_crowded))
     trace = _trace(place, folder)
     if trace is None:
-        return
+        return found
     journal.sink.artifact(TRACE, trace)
     pages = tlparse(trace, place, journal)
     if pages is not None:
         journal.sink.artifact(PAGE, pages)
+    return found
 
 
 def report_of(found: protocol.Health, *, is_crowded: bool) -> Health:
     """The part of the report that says it."""
-    return Health(**found.model_dump(exclude={"failed", "breaks"}), is_crowded=is_crowded)
+    return Health(**found.model_dump(include=set(Health.model_fields)), is_crowded=is_crowded)
 
 
 def tlparse(trace: bytes, place: Place, journal: Journal) -> bytes | None:

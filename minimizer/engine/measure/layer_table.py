@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from minimizer.engine.budget.patience import LAYER_SECONDS, TABLE_SECONDS
+from minimizer.engine.budget.patience import HALF, LAYER_SECONDS, TABLE_SECONDS
 from minimizer.engine.child.outcome import Ending, Figures, Outcome
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.findings import Described
 from minimizer.engine.journal import Journal
-from minimizer.engine.localize.suspects import cuts
+from minimizer.engine.localize.behind_jumps import cuts
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import signature_of
 from minimizer.engine.program import render
@@ -110,13 +110,13 @@ def describe(
     found = Described()
     if any(accepted.kind is Kind.HANG for accepted in oracle.accepts):
         return []  # every layer would have to be waited for until its timeout
-    table = tabulate(program, oracle, seconds=min(TABLE_SECONDS * crowding(), journal.clock.left / 2))
+    table = tabulate(program, oracle, seconds=min(TABLE_SECONDS * crowding(), HALF * journal.clock.left))
     if table is not None:
         found = replace(found, layers=tuple(_with_known(table.layers(), known)))
         keep(found)
         for note in _doubts(table, program, culprit, oracle):
             journal.note(note)
-    seconds = min(TABLE_SECONDS * crowding(), journal.clock.left / 2)
+    seconds = min(TABLE_SECONDS * crowding(), HALF * journal.clock.left)
     keep(replace(found, graph=tuple(neighbourhood(program, culprit, oracle, seconds=seconds))))
     return [row.region for row in (table.rows if table is not None else ()) if row.fails_only_backward]
 
@@ -169,10 +169,11 @@ def _phases(program: Program, oracle: Oracle) -> tuple[bool, ...]:
 def _observed(whole: dict[str, Outcome], phases: Sequence[bool]) -> bool | None:
     """Whether the compiled whole failed in any of these phases; None if that is not known."""
     ends = [whole.get("whole backward" if backward else "whole") for backward in phases]
-    endings = [Ending.SETUP_ERROR if end is None else end.ending for end in ends]
-    if any(ending not in (Ending.SAME, Ending.SETUP_ERROR) for ending in endings):
+    unknown = (None, Ending.SETUP_ERROR, Ending.EAGER_ERROR)
+    endings = [None if end is None else end.ending for end in ends]
+    if any(ending not in (Ending.SAME, *unknown) for ending in endings):
         return True
-    return None if Ending.SETUP_ERROR in endings else False
+    return None if any(ending in unknown for ending in endings) else False
 
 
 def tabulate(program: Program, oracle: Oracle, *, seconds: float) -> Table | None:

@@ -90,6 +90,8 @@ class Oracle:
     survey: Survey
     accepts: tuple[Signature, ...]
     tolerance: dict[str, Any] | None = None
+    identity: bool = False
+    """Whether outputs that are one object, where eager's are two, are a failure."""
     sequential: SequentialTest | None = None
     """The test for a flaky failure; None while one compilation decides."""
     also_seen: Counter[Signature] = field(default_factory=Counter)
@@ -225,6 +227,7 @@ class Oracle:
             around=program.around,
             grad=program.grad,
             tolerance=self.tolerance,
+            identity=self.identity,
         )
 
     def _try(self, requests: Sequence[TrialRequest]) -> list[list[Outcome]]:

@@ -92,7 +92,7 @@ class Signature:
             return {self.signal, other.signal} <= OF_MEMORY
         if self.signal != other.signal:
             return False
-        if self.kind is Kind.WRONG_METADATA:
+        if self.kind.is_of_metadata:
             return self.what == other.what
         if self.kind is Kind.HANG:
             return self.where in ("", other.where)
@@ -160,7 +160,7 @@ def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
 
 def verdict_signature(verdict: Verdict) -> Signature:
     """The signature of a failure that is a difference."""
-    kind = Kind(verdict.kind or "wrong_output")
+    kind = verdict.kind or Kind.WRONG_OUTPUT
     first = next((d for d in verdict.differences if d.kind == kind), None)
     nonfinite = any(d.what in NONFINITE for d in verdict.differences)
     return Signature(kind, what=first.what if first else "value", nonfinite=nonfinite, mechanism=verdict.mechanism)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import cmath
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from minimizer.engine.program.arguments import Arg, Code, Ref
 from minimizer.engine.program.model import LAUNCH, Body, Node, Program
@@ -24,6 +25,8 @@ IN_PLACE = {
     "imatmul": "@=", "iand": "&=", "ior": "|=", "ixor": "^=", "ilshift": "<<=", "irshift": ">>=",
 }  # fmt: skip
 FUTURE = "from __future__ import"
+SCAN = "torch.ops.higher_order.scan"
+"""The operator whose body has to be a module where Dynamo traces it: in a graph it is one."""
 PREFIX = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
 
 
@@ -39,7 +42,7 @@ def function(program: Program, name: str = "f") -> str:
 def setup(program: Program) -> tuple[str, ...]:
     """The statements before the function: the bodies of its higher-order operators, then its own setup."""
     # Functions first: settings, which another version of torch may reject, have to follow the last definition.
-    return (*map(_body, program.called), *program.setup)
+    return (*(line for body in program.called for line in _body(body, program)), *program.setup)
 
 
 def behind(header: str, statements: Sequence[str]) -> str:
@@ -48,9 +51,14 @@ def behind(header: str, statements: Sequence[str]) -> str:
     return "\n".join([*first, header, *(statement for statement in statements if statement not in first)])
 
 
-def _body(body: Body) -> str:
+def _body(body: Body, program: Program) -> Iterator[str]:
     lines = [*map(statement, body.nodes), f"return {arg(body.result)}"]
-    return f"def {body.name}({', '.join(body.parameters)}):\n" + textwrap.indent("\n".join(lines), "    ")
+    yield f"def {body.name}({', '.join(body.parameters)}):\n" + textwrap.indent("\n".join(lines), "    ")
+    callers = chain(program.nodes, *(one.nodes for one in program.called))
+    is_of_scan = any(node.target == SCAN and Code(body.name) in node.leaves() for node in callers)
+    # A call without a tensor would be made once, while its module is made.
+    if is_of_scan and all(any(isinstance(leaf, Ref) for leaf in node.leaves()) for node in body.nodes):
+        yield f"{body.name} = torch.fx.symbolic_trace({body.name})"
 
 
 def statement(node: Node) -> str:

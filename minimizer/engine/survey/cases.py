@@ -26,7 +26,10 @@ LAYOUT = re.compile(r"\bstrides?\b|is_contiguous|memory_format")
 
 @dataclass(frozen=True)
 class Case:
-    """A failure, with the survey that holds its call. ``tolerance``: the script's own, if only that is exceeded."""
+    """A failure, with the survey that holds its call.
+
+    ``tolerance``: the script's own, if only that is exceeded. ``identity``: whether outputs that are one object are it.
+    """
 
     survey: Survey
     program: Program
@@ -35,6 +38,7 @@ class Case:
     exception: ExceptionInfo | None = None
     verdict: Verdict | None = None
     tolerance: dict[str, Any] | None = None
+    identity: bool = False
     checked: protocol.Checked = field(default_factory=protocol.Checked)
     graph: int | None = None
     """The graph's index, in order of compilation."""

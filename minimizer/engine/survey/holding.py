@@ -34,6 +34,12 @@ class Holding:
         self.surveys.aim_at(seen.graph, seen.call)
         return self._of_run(replace(self.surveys.request, layout=True))
 
+    def by_identity(self, merged: protocol.Merged) -> Case | None:
+        """The call that returned one object for several outputs, held in a run in which that is a failure; None if it does not fail there."""
+        self.surveys.aim_at(merged.graph, merged.call)
+        case = self._of_run(replace(self.surveys.request, identity=True))
+        return case and replace(case, identity=True)
+
     def _of_run(self, request: SurveyRequest, signature: Signature | None = None) -> Case | None:
         held = self.to_reduce(self.surveys.run(request))
         return self.case(held, signature) if held is not None else None

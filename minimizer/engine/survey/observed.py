@@ -23,6 +23,9 @@ from minimizer.errors import GraphTooLarge, MemoryExceeded
 from minimizer.inside.questions import HoldPlace
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
+MOST_HELD = 3
+"""Calls with one object for two outputs that are tried, since each takes a run of the script."""
+
 
 @dataclass(frozen=True)
 class RaisedRun:
@@ -175,6 +178,16 @@ class EndedRun:
             )
         return None
 
+    def merged(self) -> Case | None:
+        """The first call that returned one object for two outputs and can be held, of those whose output the script then changed."""
+        for merged in self.finished.merged[:MOST_HELD]:
+            case = self.holding.by_identity(merged)
+            if case is not None:
+                what = f"In call {merged.call} of graph {merged.graph}, {merged.what}"
+                self.holding.note(f"{what}. In eager the other output does not change with it.")
+                return replace(case, checked=self.checked)
+        return None
+
     def cut_short(self) -> Settled:
         graphs, calls = counted(self.checked.graphs, "graph"), counted(self.checked.calls_made, "call")
         compiled = f"with {graphs} compiled and {calls} of them made"
@@ -230,6 +243,17 @@ class UnendedRun:
         assert self.survey.silence is not None
         summary = self.holding.surveys.out_of_time(self.survey, self.survey.silence)
         return Settled(Status.PARTIAL, Reason.BUDGET, summary, cases.checked_of(self.survey.phase))
+
+    def of_ranks(self) -> Settled:
+        """The verdict where the watched rank waits in a collective for others that do not get on."""
+        assert self.survey.silence is not None
+        own, eager = self.holding.surveys.plan.rank, self.eager
+        if eager.finished is not None:
+            how = f"{self.survey.silence.of_ranks(own)}. In eager all ranks come to their end"
+            return verdicts.hang(self.survey, how, self.dump)
+        if eager.silence is not None and eager.silence.is_among_ranks:
+            return verdicts.stuck_ranks(eager.silence.of_ranks(own))
+        return verdicts.not_runnable(eager, "with and without the compiler")
 
     def held_before(self) -> Case | None:
         """The call in which it died or hangs, held just before that in a new run."""

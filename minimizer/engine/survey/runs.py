@@ -25,10 +25,12 @@ from minimizer.engine.budget.patience import (
     SURVEY_PATIENCE,
     SURVEY_SECONDS,
     SURVEY_SHARE,
+    WAITS_SECONDS,
 )
-from minimizer.engine.child import protocol
+from minimizer.engine.child import protocol, rank_stacks
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.rank_stacks import RankState
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import CROWDED, Limits, Silence, Watchdog, crowding
 from minimizer.engine.oracle.signature import crash_signature
@@ -52,6 +54,11 @@ from minimizer.report.instances import Instances
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
 
+RANKS = "ranks"
+"""The folder for the stacks of ranks that are not watched."""
+COLD = ("compile_seconds", "frames", "recompiled", "compilations", "seconds")
+"""What of a script's health is taken from a run with cold caches: times of compilations, and that of the run which they are a part of."""
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -65,6 +72,14 @@ class Pace:
     def by_itself(self) -> float:
         """Seconds without the comparison."""
         return self.seconds - self.comparing
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """A run of the script in which its compiled code was timed; ``finished`` is None where a failing call was held."""
+
+    health: protocol.Health
+    finished: protocol.Finished | None = None
 
 
 class Surveys:
@@ -94,13 +109,16 @@ class Surveys:
         self._passed_by: list[int] = []
         self._paces: list[Pace] = []
         share = budget * SURVEY_SHARE
-        self._limits = Limits(floor=hang_after, quiet=QUIET, patience=min(SURVEY_PATIENCE, share), share=share)
+        waits = WAITS_SECONDS if nproc > 1 else math.inf
+        self._limits = Limits(
+            floor=hang_after, waits=waits, quiet=QUIET, patience=min(SURVEY_PATIENCE, share), share=share
+        )
         self._watchdog: Watchdog | None = None
         self._excused: list[protocol.Excused] = []
         """The excuses of all runs that came to their end."""
         self._cold: protocol.Health | None = None
-        self.is_crowded = False
-        """Whether the machine was crowded while the compile times of `health` were measured."""
+        self.crowding = 1.0
+        """By how much the load of the machine may have slowed it down while the compile times of `health` were measured."""
 
     @property
     def doing(self) -> str:
@@ -116,9 +134,13 @@ class Surveys:
             else "no call had been compared"
         )
         where = f", at {silence.users_line}" if silence.users_line else f", in {silence.text}" if silence.chain else ""
-        if silence.collective:
-            where += f", which waits for other ranks in {silence.collective} (this is rank {self.plan.rank} of {self._nproc})"
+        if silence.is_among_ranks:
+            where = f": {silence.of_ranks(self.plan.rank)}"
         return self.share_is_over(f"while {doing(survey.phase)}{where}", compared)
+
+    def _other_ranks(self) -> Sequence[RankState]:
+        place = self._executor.place
+        return rank_stacks.others(place.scratch, place.folder(RANKS), self._nproc, self.plan.rank)
 
     def share_is_over(self, what: str, compared: str) -> str:
         """The summary for a run that was stopped after its share of the budget, with a budget that gives it more."""
@@ -127,6 +149,16 @@ class Surveys:
         hint = f"; --budget {more} gives it {more * SURVEY_SHARE:.0f} s" if more is not None else ""
         share = f"{self._limits.share:.0f} s, the third of the budget that a run of the script may take"
         return f"Stopped after {share}, {what}: {compared}{hint}."
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the machine was crowded then."""
+        return self.crowding > CROWDED
+
+    @property
+    def cold(self) -> protocol.Health | None:
+        """Dynamo's metrics of the first run that came to its end; None if none did."""
+        return self._cold
 
     @property
     def place(self) -> Place:
@@ -202,7 +234,7 @@ class Surveys:
             self.plan.after(finished.calls)
             self._excused = merged(self._excused, finished.checked.excused)
             if self._cold is None:
-                self._cold, self.is_crowded = finished.health, crowding() > CROWDED
+                self._cold, self.crowding = finished.health, crowding()
             compared = sum(len(graph.compared) for graph in finished.calls)
             self._paces.append(Pace(finished.seconds or 0.0, finished.comparing_seconds or 0.0, compared))
         return survey
@@ -254,7 +286,8 @@ class Surveys:
     def eager(self, *, by_stance: bool = False) -> Survey:
         """An eager run, by TORCHDYNAMO_DISABLE or, since a script may look at that, by the stance ``force_eager``."""
         eager = replace(self.request, compile=False, values=False, steps=None, calls=None, stance=by_stance)
-        return self._unkilled(eager, EAGER_SECONDS)
+        waits = Limits(floor=math.inf, waits=WAITS_SECONDS) if self._nproc > 1 else None
+        return self._unkilled(eager, EAGER_SECONDS, waits)
 
     def _unkilled(
         self,
@@ -270,7 +303,10 @@ class Surveys:
     def _watched(
         self, request: SurveyRequest, timeout: float, limits: Limits | None, over: threading.Event | None
     ) -> Survey:
-        watchdog = self._watchdog = Watchdog(limits) if limits is not None else None
+        watchdog = None
+        if limits is not None:
+            watchdog = Watchdog(limits, others=self._other_ranks)
+        self._watchdog = watchdog
         return self._executor.survey(request, timeout=timeout, watchdog=watchdog, over=over)
 
     @property
@@ -281,6 +317,7 @@ class Surveys:
             args=self._args,
             nproc=self._nproc,
             rank=self.plan.rank,
+            stacks=str(self._executor.place.folder(RANKS)) if self._nproc > 1 else None,
             values=self.values,
             steps=self._steps,
             calls=self._listed,
@@ -289,7 +326,7 @@ class Surveys:
 
     def _like(self, case: Case) -> SurveyRequest:
         """A compiled run in which a case's failure is one."""
-        return replace(self.request, tolerance=case.tolerance, layout=case.is_layout)
+        return replace(self.request, tolerance=case.tolerance, layout=case.is_layout, identity=case.identity)
 
     def fails_again(
         self, case: Case, *, caches: bool | str = False, over: threading.Event | None = None
@@ -367,7 +404,7 @@ class Surveys:
             return None if _lacks(finished, case) else finished.checked.graphs
         return finished.checked.graphs if finished.exception is None else None
 
-    def health(self, *, trace: str) -> protocol.Health | None:
+    def health(self, *, trace: str) -> TimedRun | None:
         """Run the script once more, at low priority, and time its compiled code; None if the run died.
 
         The compile times are those of a cold cache: taken from the first run that ended, or else from this run with a
@@ -376,18 +413,21 @@ class Surveys:
         cold = {} if self._cold else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
         survey = self.run(replace(self.request, values=False, measure=True, trace=trace, nice=10, environ=cold))
         if self._cold is None:
-            self.is_crowded = crowding() > CROWDED
+            self.crowding = crowding()
         if survey.held is not None:
             survey.close()
-            return survey.held.failure.health
-        found = survey.finished.health if survey.finished is not None else None
-        if found is None or self._cold is None:
-            return found
-        return found.model_copy(update={name: getattr(self._cold, name) for name in ("compile_seconds", "frames")})
+            health = survey.held.failure.health
+            return TimedRun(health) if health is not None else None
+        if survey.finished is None or (found := survey.finished.health) is None:
+            return None
+        if self._cold is not None:
+            found = found.model_copy(update={name: getattr(self._cold, name) for name in COLD})
+        return TimedRun(found, survey.finished)
 
-    def timed(self, text: str | None = None) -> protocol.Finished | None:
-        """A timed run, with another text if given; None if it does not come to its end."""
-        survey = self.run(replace(self.request, values=False, measure=True, text=text))
+    def timed(self, text: str | None = None, *, cold: bool = False) -> protocol.Finished | None:
+        """A timed run, with another text if given; None if it does not come to its end. ``cold``: with an empty cache of its own."""
+        environ = {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())} if cold else {}
+        survey = self.run(replace(self.request, values=False, measure=True, text=text, environ=environ))
         if survey.held is not None:
             survey.close()
         finished = survey.finished

@@ -19,7 +19,7 @@ from minimizer.engine.survey.observed import EndedRun, HeldRun, UnendedRun
 from minimizer.engine.survey.rules import Rules, Seen, decide
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.verdict_rules import ENDED, HELD, UNENDED
-from minimizer.engine.survey.verdicts import layout_unmade, too_little
+from minimizer.engine.survey.verdicts import too_little
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.inside.questions import HoldPlace
 from minimizer.vocabulary import Status
@@ -46,7 +46,8 @@ class Triage:
         self._on_healthy = on_healthy
         self._holding = Holding(surveys, on_note)
         self.suspects = Suspects(self._holding)
-        self._layouts: list[protocol.Seen] = []
+        self.layouts: list[protocol.Seen] = []
+        """Calls of the last run that ended which differ in their memory layout only, and were passed by for it."""
 
     def run(self) -> Found:
         """Run the script until it fails or gets a verdict; a healthy one several times.
@@ -91,7 +92,7 @@ class Triage:
             return self._judged(UNENDED, UnendedRun(survey, self._holding))
         for note in survey.finished.notes:
             self._on_note(note)
-        self._layouts = survey.finished.layouts or self._layouts
+        self.layouts = survey.finished.layouts or self.layouts
         return self._judged(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
 
     def _judged(self, rules: Rules[Seen, Found], run: Seen) -> Found:
@@ -109,17 +110,12 @@ class Triage:
         self.surveys.pass_by(graphs)
         return self._once()
 
-    def by_layout(self, otherwise: Settled) -> Case | Settled:
-        """The first call that differs in layout only, held; ``otherwise`` if there is none, or if that is a failure.
+    def held_for_layout(self, seen: protocol.Seen, otherwise: Settled) -> Case | None:
+        """A call that differs in layout only, held; None if it cannot be held.
 
-        It ranks below every other failure: called at the end, when nothing else was found. The coverage is that of the
-        whole run of ``otherwise``, not that up to the call.
+        ``otherwise``: the verdict without it, whose coverage is that of a whole run, not that up to the call.
         """
-        if not self._layouts or otherwise.kind is not None or otherwise.status not in (Status.HEALTHY, Status.PARTIAL):
-            return otherwise
         if otherwise.status is Status.PARTIAL:  # keep the reason why not all was compared
             self._on_note(otherwise.summary)
-        case = self._holding.by_layout(self._layouts[0])
-        if case is None:
-            return layout_unmade(otherwise, "its graph could not be captured a second time.")
-        return replace(case, checked=otherwise.checked) if case.is_layout else case
+        case = self._holding.by_layout(seen)
+        return replace(case, checked=otherwise.checked) if case is not None and case.is_layout else case

@@ -72,6 +72,8 @@ ENDED: Rules[EndedRun, Found] = (
          EndedRun.fails_unsteadily, lambda run: verdicts.unsteady(run.finished)),
     Rule("it ended by an exception", "`RAISED` has the verdicts on that",
          lambda run: run.finished.exception is not None, lambda run: judge(RAISED, RaisedRun(run.finished, run.holding))),
+    Rule("an output that is one object with another was changed", "in eager the other is not changed with it",
+         lambda run: bool(run.finished.merged), EndedRun.merged),
     Rule("values behind a jump differ", "a fault if a part of the graph is wrong on eager's own inputs, else rounding, amplified",
          lambda run: bool(run.finished.suspects) and not run.saw_nothing(),
          lambda run: run.suspects.hold_first(run.finished.suspects, judge(WITHOUT_SUSPECTS, run))),
@@ -124,6 +126,9 @@ def without_comparison(run: UnendedRun) -> Found | None:
 UNENDED: Rules[UnendedRun, Found] = (
     Rule("its share of the budget is over", "what was compared until then showed no difference",
          lambda run: run.survey.silence is not None and run.survey.silence.out_of_time, UnendedRun.out_of_time),
+    Rule("its ranks wait for one another", "which is no hang of the compiler, whatever rank has compiled last",
+         lambda run: run.survey.silence is not None and run.survey.silence.hangs and run.survey.silence.is_among_ranks,
+         UnendedRun.of_ranks),
     Rule("the compiler is slow", "a hang only if it was seen to stand still",
          lambda run: run.survey.silence is not None and not run.survey.silence.hangs, lambda run: verdicts.slow(run.survey)),
     Rule("it hangs in a graph", "eager has run the graph in the same run, and need not be asked",

@@ -276,6 +276,12 @@ def not_runnable(survey: Survey, how: str) -> Settled:
     return Settled(Status.FAILED, Reason.NOT_RUNNABLE, summary)
 
 
+def stuck_ranks(how: str) -> Settled:
+    """The verdict on ranks that wait for one another without the compiler too; ``how``: what each does, in words."""
+    summary = f"The ranks of the script wait for one another with and without the compiler: {how}."
+    return Settled(Status.FAILED, Reason.NOT_RUNNABLE, summary)
+
+
 def died_compared(survey: Survey) -> Settled:
     """The verdict on a script that died by a signal while it was compared, and ends well where it is not."""
     assert survey.signal is not None

@@ -50,8 +50,8 @@ def verify(
     scratch: Path,
     timeout: float,
     left: Callable[[], float],
+    read: Sequence[Path],
     runs: int = 3,
-    read: Sequence[Path] = (),
     headers: Headers = NO_HEADERS,
     on_note: Callable[[str], None] = lambda note: None,
     watch: Callable[[], None] = lambda: None,
@@ -69,6 +69,7 @@ def verify(
         scratch: an existing folder of ours; folders made in it are removed again.
         timeout: seconds for one run, in addition to the time after which a repro of a hang ends itself.
         left: seconds that are left for all of them together; no run outlasts it.
+        read: folders that the repro may read, beside the interpreter's: editable installs.
         runs: the number of compiled runs, all of which must fail.
         headers: those of the interpreter's torch, lent to the runs.
         on_note: receives a sentence on every run that did not end as it should.

@@ -1,4 +1,4 @@
-"""The time that is held back at the end of a job to write and verify its repro, by how long things have taken in this very job."""
+"""How long writing a repro and its clean runs may take, and what is held back for them, by how long things have taken in this very job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import math
 import os
 
 from minimizer.engine.budget.pace import Pace
-from minimizer.engine.budget.patience import REPRO_SECONDS, RESERVE_MARGIN, TRIALS_TO_WRITE, VERIFY_RUNS
+from minimizer.engine.budget.patience import (
+    CLEAN_FACTOR,
+    REPRO_SECONDS,
+    RESERVE_MARGIN,
+    TRIALS_TO_WRITE,
+    VERIFY_RUNS,
+    VERIFY_SECONDS,
+)
 from minimizer.engine.child.watchdog import crowding
 from minimizer.vocabulary import Kind
 
@@ -24,3 +31,8 @@ def to_verify(pace: Pace, kind: Kind | None) -> float:
 def to_finish(pace: Pace, kind: Kind | None) -> float:
     """Seconds to blame, write and verify."""
     return TRIALS_TO_WRITE * pace.trial + to_verify(pace, kind)
+
+
+def clean_run_timeout(pace: Pace) -> float:
+    """Most seconds of one clean run, beside the time after which the repro of a hang ends itself."""
+    return max(VERIFY_SECONDS, CLEAN_FACTOR * to_verify(pace, kind=None))

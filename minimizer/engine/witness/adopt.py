@@ -1,58 +1,41 @@
 """Adopts a graph that only a witness has found: PyTorch's minifier dumped it, while no graph in our survey fails.
 
 The call may have been in a process that the script starts, which we do not see, or our hooks make the failure vanish.
-The dump becomes a script, and the script a job of its own. Its result counts only if our own referee sees a failure of
-the witness's kind, with the inputs of that call, and if its repro holds in clean processes. Otherwise the report only
-gets a note.
+The dump becomes a script, whose suspects are attempted like those of the user's. The result counts only if our own
+referee sees a failure of the witness's kind, with the inputs of that call, and if its repro holds in clean processes.
+Otherwise the report only gets a note.
 """
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from minimizer.engine import fold
-from minimizer.engine.aside import Aside
 from minimizer.engine.budget.patience import UPTAKE_SECONDS
 from minimizer.engine.emit import SCRIPT_FILE
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.witness.minifier import STORAGES, Testimony
 from minimizer.errors import Cancelled
+from minimizer.pytorch_dump import Unusable, read
 from minimizer.report.model import Failure, Report, Workaround
-from minimizer.sink import REPROS, Sink
+from minimizer.sink import Aside, Sink
 from minimizer.vocabulary import Kind, Status
 
-ABSENT = ("unsupported", "opaque", "generator")
-"""Methods of a launcher's reader that stand for inputs which the tool could not save."""
-DRAWS = ("inductor_seed", "inductor_random", "inductor_randint", "inductor_lookup_seed")
-"""Operators that draw from another random stream in eager than when compiled."""
 VALUES = (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
 ERRORS = (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR)
-CALL = """
-from pathlib import Path
-from torch._dynamo.debug_utils import InputReader
-
-reader = InputReader(save_dir=str(Path(__file__).parent))
-load_args(reader)
-with torch.set_grad_enabled({grad}):
-    torch.compile(mod{options})(*reader.args)
-"""
 
 
-class Unusable(Exception):
-    """A dump cannot be made into a script; the message says why, and follows 'was not taken up:' in a note."""
-
-
-def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: Callable[[Path, Sink], Report]) -> bool:
+def take_up(testimony: Testimony, journal: Journal, *, folder: Path, attempt: Callable[[Path, Sink], Report]) -> bool:
     """Reduce the graph that a witness dumped; True if the job has a verified repro of it now.
 
     Args:
         testimony: that of the witness, with the dump.
-        journal: the outer job's record.
+        journal: the record of the job.
         folder: a new folder, for the script and its inputs.
-        minimize: runs a job for that script.
+        attempt: attempts the suspects of that script.
 
     Raises:
         Cancelled: the owner cancelled the job.
@@ -67,18 +50,17 @@ def take_up(testimony: Testimony, journal: Journal, *, folder: Path, minimize: C
         journal.note(f"{begin} was not taken up for want of time: a larger --budget may reduce it.")
         return False
     aside = Aside(journal.sink, tells=frozenset({"step"}))
-    found = minimize(script, aside)
+    found = attempt(script, aside)
     if found.status is Status.CANCELLED:
         raise Cancelled("the job was cancelled")
     journal.log(aside.artifacts.get("run.log", b"").decode())
     if not _counts(found, testimony, journal.fault.failure):
         journal.note(f"{begin} was judged by our own rules, and gave no repro of such a failure: {found.summary}")
         return False
-    _adopt(found, testimony, journal)
-    journal.show_instead({name: aside.artifacts[name] for name in REPROS if name in aside.artifacts})
-    journal.repro = aside.artifacts[SCRIPT_FILE].decode()
-    journal.announce(journal.fault)
-    journal.tell_repro(verified=True)
+    for note in found.notes:
+        journal.note(note)
+    fault = _adopted(found, testimony, journal.fault)
+    journal.take_over(fault, aside.artifacts[SCRIPT_FILE].decode(), aside.repros)
     return True
 
 
@@ -90,46 +72,18 @@ def write_script(testimony: Testimony, folder: Path) -> Path:
     """
     dump = testimony.dump
     assert dump is not None
-    try:
-        tree = ast.parse(dump.launcher)
-        kept = [ast.unparse(statement) for statement in tree.body if not _is_of_the_tool(statement)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise Unusable("it is no Python") from None
-    methods = [(call.func, call.args) for call in _calls(tree) if isinstance(call.func, ast.Attribute)]
-    reads = [(f.attr, args) for f, args in methods if isinstance(f.value, ast.Name) and f.value.id == "reader"]
-    storages = [ast.unparse(args[0]).strip("'") for name, args in reads if name == "storage" and args]
-    if any(name in ABSENT for name, _ in reads) or not set(storages) <= dump.storages.keys():
+    found = read(dump.launcher)
+    if found is None:
+        raise Unusable("it is no graph as PyTorch writes them")
+    if not {*found.storages} <= dump.storages.keys():
         raise Unusable("what it was called with was not kept")
-    if any(isinstance(node, ast.Attribute) and node.attr.startswith(DRAWS) for node in ast.walk(tree)):
-        raise Unusable("it draws random numbers as only inductor does")
-    backend = _backend(tree)
-    call = CALL.format(grad=testimony.after == "dynamo", options=f", backend={backend!r}" if backend else "")
     values = folder / Path(STORAGES).name
     values.mkdir(parents=True)
     for name, content in dump.storages.items():
         (values / name).write_bytes(content)
     script = folder / f"witness_{testimony.after}.py"
-    script.write_text("\n".join(kept) + "\n" + call)
+    script.write_text(found.script)
     return script
-
-
-def _calls(tree: ast.AST) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-
-
-def _backend(tree: ast.Module) -> str | None:
-    """The backend that the launcher names, which one after dynamo does; else None."""
-    for call in _calls(tree):
-        if isinstance(call.func, ast.Name) and call.func.id == "run_repro":
-            for keyword in call.keywords:
-                if keyword.arg == "backend" and isinstance(keyword.value, ast.Constant):
-                    return str(keyword.value.value)
-    return None
-
-
-def _is_of_the_tool(statement: ast.stmt) -> bool:
-    """Whether a statement serves the minifier only: it runs the tool, or sets up the witness's variables and caches."""
-    return isinstance(statement, ast.If) or "os.environ" in ast.unparse(statement)
 
 
 def _counts(found: Report, testimony: Testimony, failure: Failure | None) -> bool:
@@ -143,9 +97,8 @@ def _counts(found: Report, testimony: Testimony, failure: Failure | None) -> boo
     return kind in ERRORS and failure is not None and failure.kind in ERRORS and is_same
 
 
-def _adopt(found: Report, testimony: Testimony, journal: Journal) -> None:
-    """Make the result of the dump the job's verdict; findings about the script stay, places inside the dump go."""
-    known = journal.fault
+def _adopted(found: Report, testimony: Testimony, known: Fault) -> Fault:
+    """The result of the dump as the job's own fault; findings about the script stay, places inside the dump go."""
     assert found.failure is not None
     said = f"Only PyTorch's own minifier came by this graph, after {testimony.after}; our own run of the script said: {known.summary}"
     workaround = None
@@ -154,7 +107,7 @@ def _adopt(found: Report, testimony: Testimony, journal: Journal) -> None:
         workaround = Workaround(code="", verified=False, what=f"None was tried on the script.{helps}")
     failure = known.failure or found.failure
     theirs = fold.fault_of(found)
-    journal.fault = replace(
+    return replace(
         theirs,
         failure=failure.model_copy(update={"stage": found.failure.stage}),
         culprits=tuple(culprit.model_copy(update={"source": None, "module": ""}) for culprit in theirs.culprits),
@@ -164,5 +117,3 @@ def _adopt(found: Report, testimony: Testimony, journal: Journal) -> None:
         generated_code=known.generated_code,
         summary=f"{found.summary} {said}",
     )
-    for note in found.notes:
-        journal.note(note)

@@ -239,7 +239,7 @@ def _command(folder: str) -> list[str]:
 
 
 def _moment(fault: Fault) -> str:
-    return "while compiling" if fault.call < 0 else f"in call {fault.call} of a graph"
+    return "while compiling" if fault.number < 0 else f"in call {fault.number} of a graph"
 
 
 def _say(text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +19,11 @@ from torch import fx
 from ..failures import CONTROL_FLOW, describe
 from ..graph.collectives import WHY_ONCE, communicates
 from ..graph.graphs import concrete
-from ..graph.lifted import LiftedGraph, Unplayable
-from ..referee import referee, steadiness
+from ..graph.lifted import LiftedGraph
+from ..referee import steadiness
 from ..referee.call import Call, GradientCall, Side
+from ..referee.comparison import Judged, Raised, Step, compare_with_gradients
+from ..referee.referee import Verdict
 from ..values import snapshot
 from ..values.capturing import is_capturing
 
@@ -30,6 +32,7 @@ COMMUNICATES = f"a graph {WHY_ONCE}: it is not checked"
 LAYOUT = (
     "a graph's values are equal to eager's, and its memory layout differs ({}), which does not count as a fault here"
 )
+UNSTEADY = "eager differs from eager in a graph: nothing can be said about the compiler there"
 RANDOM = "a graph draws random numbers, and compiled code draws others: values that depend on them are not checked, nor its gradients"
 
 
@@ -66,18 +69,15 @@ class Spent:
 
 @dataclass(frozen=True)
 class Fault:
-    """A failing call of a graph, with all data needed to reproduce it."""
+    """A failing call of a graph, or its backward, with all data needed to reproduce it."""
 
     module: fx.GraphModule
-    inputs: list[Any]
-    rng: dict[str, Any]
+    call: Call
+    number: int
+    """Of the call, from 0; -1 if the graph does not compile."""
     kind: str
     what: str
     """The difference or the exception, in one line."""
-    call: int
-    """Number of the call, from 0; -1 if the graph does not compile."""
-    grad: bool
-    backward: bool = False
     error: Exception | None = None
 
 
@@ -119,7 +119,8 @@ class CheckedGraph:
             values = self._when_eager_runs(inputs, rng)
             if values is None:
                 raise
-            self._fail(Fault(self._module, values, rng, "compile_error", _said(error), -1, _grad(), error=error))
+            call = Call(self._module, values, rng, snapshot.state_of_a_graph())
+            self._fail(Fault(self._module, call, -1, "compile_error", _said(error), error))
         return self
 
     def __call__(self, *args: Any) -> Any:
@@ -173,59 +174,38 @@ class CheckedGraph:
                 self._is_random = steadiness.is_random(self._module, snapshot.clone(call.inputs))
             if self._is_random:
                 self._spent.notes[RANDOM] = None
-        try:
-            actual = self._lifted.run(call, self._compiled)
-        except Unplayable:
-            raise
-        except Exception as error:
-            fault = self._fault(call, number, "runtime_error", error=error)
-            return fault if steadiness.is_steady(call, ()) else None
-        if isinstance(expected.result, (tuple, list)):  # backends return lists, whatever the graph's container is
-            actual = actual._replace(result=type(expected.result)(actual.result))
-        verdict = referee.judge(call, expected, actual)
-        if verdict.layout_only:
-            self._spent.notes[LAYOUT.format(verdict.differences[0])] = None
-        is_open = not verdict.fault or verdict.layout_only
-        if is_open and not self._is_random and call.switches.grad and _wants_gradients(call.inputs):
-            behind = call.behind(None)
-            gradients = self._compare_gradients(behind)
-            if isinstance(gradients, Exception):
-                return self._fault(behind, number, "compile_error", error=gradients)
-            if gradients is not None:
-                verdict, call = gradients, behind
-                self._spent.backward += 1
-        if not verdict.fault or verdict.layout_only:
-            return None
-        wrong = [difference.where for difference in verdict.differences]
-        if not steadiness.is_steady(call, wrong):
-            self._spent.notes["eager differs from eager in a graph: nothing can be said about the compiler there"] = (
-                None
-            )
-            return None
-        first = verdict.differences[0]
-        said = f"{first.where}: expected {first.expected}, got {first.actual}"
-        return self._fault(call, number, str(verdict.kind), said)
-
-    def _compare_gradients(self, behind: GradientCall) -> referee.Verdict | Exception | None:
-        """The verdict on the gradients of the sum of all outputs; None if eager raises; the exception if only compiled code raises."""
-        try:
-            expected = behind.run(behind.function)
-        except Exception:
-            return None
-        try:
-            actual = self._lifted.run(behind, self._compiled)
-        except Unplayable:
-            raise
-        except Exception as error:
-            return error
-        return referee.judge(behind, expected, actual)
-
-    def _fault(self, call: Call, number: int, kind: str, said: str = "", error: Exception | None = None) -> Fault:
-        said = _said(error) if error is not None else said
-        is_backward = isinstance(call, GradientCall)
-        return Fault(
-            self._module, list(call.inputs), dict(call.rng), kind, said, number, call.switches.grad, is_backward, error
+        needs_grad = any(isinstance(value, torch.Tensor) and value.requires_grad for value in call.inputs)
+        is_differentiated = needs_grad and not self._is_random and call.switches.grad
+        seen = compare_with_gradients(
+            call,
+            lambda each: self._lifted.run(each, self._compiled).in_container_of(expected),
+            expected,
+            call.behind(None) if is_differentiated else None,
         )
+        self._spent.backward += isinstance(seen.gradients, Judged)
+        if isinstance(seen.values, Judged) and seen.values.verdict.layout_only:
+            self._spent.notes[LAYOUT.format(seen.values.verdict.differences[0])] = None
+        return self._fault(seen.decisive, number)
+
+    def _fault(self, found: Judged | Raised, number: int) -> Fault | None:
+        """The fault that a comparison shows; None if it shows none, or only where eager is not steady."""
+        if isinstance(found, Raised):
+            if found.step is Step.COMPARE:
+                self._cannot_check(found.error)
+            if found.step is not Step.COMPILED:
+                return None
+        elif not found.verdict.is_wrong:
+            return None
+        verdict = steadiness.steady(found.call, found.verdict if isinstance(found, Judged) else Verdict())
+        if verdict is None:
+            self._spent.notes[UNSTEADY] = None
+            return None
+        if isinstance(found, Raised):
+            kind = "compile_error" if isinstance(found.call, GradientCall) else "runtime_error"
+            return Fault(self._module, found.call, number, kind, _said(found.error), found.error)
+        first = verdict.differences[0]
+        what = f"{first.where}: expected {first.expected}, got {first.actual}"
+        return Fault(self._module, found.call, number, str(verdict.kind), what)
 
     def _when_eager_runs(self, inputs: list[Any], rng: dict[str, Any]) -> list[Any] | None:
         """The inputs as plain values if eager runs with them; None if it raises, or is not tried since the graph communicates."""
@@ -249,14 +229,6 @@ class CheckedGraph:
     def _cannot_check(self, error: Exception) -> None:
         self._left = 0
         self._spent.notes[f"a graph could not be checked: {_said(error)}"] = None
-
-
-def _grad() -> bool:
-    return torch.is_grad_enabled()
-
-
-def _wants_gradients(values: Sequence[Any]) -> bool:
-    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
 
 
 def _nbytes(values: list[Any]) -> int:

@@ -14,6 +14,7 @@ import torch
 from ..graph import state
 from ..graph.lowering import write_down
 from ..places import caller
+from ..referee.call import Call, GradientCall
 from ..values import snapshot
 from ..values.rounding import tensors
 from .checked import Fault
@@ -34,16 +35,17 @@ def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
     Tensors of the user's own subclasses are saved as plain tensors, which is how the graph treats them.
 
     Raises:
-        graphs.Opaque: the graph, or an option, contains something that cannot be written as source text.
+        literals.Opaque: the graph, or an option, contains something that cannot be written as source text.
         OSError: it cannot be written.
     """
+    call, is_backward = fault.call, isinstance(fault.call, GradientCall)
     module, inputs, body = write_down(
         fault.module,
-        fault.inputs,
-        fault.rng,
+        list(call.inputs),
+        dict(call.rng),
         level="auto",
         called_from=caller(),
-        cotangents=_ones(fault) if fault.backward else None,
+        cotangents=_ones(call) if is_backward else None,
     )
     names = body.pop("names")
     state.take_defaults_for_baseline()
@@ -51,10 +53,10 @@ def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
     body |= {
         "setup": setup,
         "compile_kwargs": {name: state.literal_text(value) for name, value in compile_kwargs.items() if value},
-        "grad": fault.grad and body["level"] == "dynamo",
+        "grad": call.switches.grad and body["level"] == "dynamo",
     }
-    about = {"kind": fault.kind, "what": fault.what, "call": fault.call, "program": sys.argv[0], "opaque": opaque}
-    about["backward"] = fault.backward and body["level"] == "dynamo"
+    about = {"kind": fault.kind, "what": fault.what, "call": fault.number, "program": sys.argv[0], "opaque": opaque}
+    about["backward"] = is_backward and body["level"] == "dynamo"
     placeholders = dict(zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True))
     found: dict[str, torch.Tensor] = {}
     for item in body["inputs"]:
@@ -65,12 +67,12 @@ def save(fault: Fault, folder: str, compile_kwargs: Mapping[str, Any]) -> None:
                 value = value.clone() if value.is_inference() else value  # an inference tensor cannot require gradients
                 found[key] = value.detach().requires_grad_(bool(item["meta"]["requires_grad"]))
     os.makedirs(folder)
-    torch.save({**found, RNG: fault.rng["torch"]}, os.path.join(folder, TENSORS))
+    torch.save({**found, RNG: call.rng["torch"]}, os.path.join(folder, TENSORS))
     with open(os.path.join(folder, CAPTURE), "w") as file:
         json.dump({"program": body, "about": about}, file)
 
 
-def _ones(fault: Fault) -> list[torch.Tensor]:
+def _ones(call: Call) -> list[torch.Tensor]:
     with torch.enable_grad():
-        outputs = tensors(fault.module(*snapshot.clone(fault.inputs)))
+        outputs = tensors(call.function(*snapshot.clone(list(call.inputs))))
     return [torch.ones_like(output) for output in outputs if output.requires_grad]

@@ -25,8 +25,8 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch.utils.checkpoint
-from torch._dynamo import eval_frame
 
+from ..compiler.entries import at_entries
 from ..failures import raised_by_dynamo
 from ..places import place_of
 from ..wire import Message
@@ -34,10 +34,11 @@ from .lanes import Lane, Lanes
 from .leaves import Entry
 from .observe import Look
 from .process import modes, state
-from .reach import locals_of, user_frames
+from .reach import locals_of
+from .roots import Roots
 from .stances import Forced
 from .tensors import TensorWords
-from .translations import Translations, is_module
+from .translations import Translations
 from .unseen import IN_THREADS, LOOKS, RECOMPUTED, Unseen
 from .walk import DENSE_ITEMS, ITEMS
 from .written import Written
@@ -105,10 +106,7 @@ class Boundaries:
         self._nested: set[int] = set()
         """Identities of the code of compiled functions that were called inside of another compiled call."""
         self._looks = self._work = 0
-        self._known_modules: set[str] = set()
-        self._further = frozenset(modules)
-        self._further_files: set[str] = set()
-        self._own_modules: list[str] = []
+        self._roots = Roots(is_own, modules, translations)
         self.calls = self.backwards = 0
         """How many there were, in all threads."""
         self.seconds: list[float] = []
@@ -136,15 +134,7 @@ class Boundaries:
     # calls ---------------------------------------------------------------------------------------------------------------
 
     def _watch_calls(self) -> None:
-        context: Any = eval_frame._TorchDynamoContext
-        original = context.__init__
-
-        @functools.wraps(original)
-        def init(this: Any, *args: Any, **kwargs: Any) -> None:
-            original(this, *args, **kwargs)
-            this.enter_exit_hooks.insert(0, self._enter)
-
-        context.__init__ = init
+        at_entries(self._enter)
 
     def _enter(self) -> Callable[[], None]:
         """Entry hook of the wrapper; returns its exit hook."""
@@ -307,13 +297,12 @@ class Boundaries:
     ) -> None:
         is_last, is_apart = event["event"] == "end", lane.number > 0
         items = DENSE_ITEMS if self._is_dense else ITEMS
-        look = Look(self._is_entered, self._words, self.unseen, items=items, is_last=is_last, is_shared=is_apart)
+        look = Look(self._roots.is_entered, self._words, self.unseen, items=items, is_last=is_last, is_shared=is_apart)
         self._words.begin(is_exact=self._is_dense, is_last=is_last)
         if is_full:
             self._looks += 1
-            look.add(self._globals())
-            for user in user_frames(frame, self._is_own):
-                look.add(_locals(user))
+            for group in self._roots.groups(frame):
+                look.add(group)
             look.add(roots)
         else:
             look.add((n, value) for n, value in roots if n == "result" or (is_apart and n != "compiled"))
@@ -336,45 +325,14 @@ class Boundaries:
     def walk(self) -> dict[str, Entry]:
         """All that can be reached now from the script's globals and from the frames of its functions."""
         with self._lock:
-            look = Look(self._is_entered, self._words, self.unseen, items=DENSE_ITEMS, is_last=False, is_shared=False)
+            look = Look(
+                self._roots.is_entered, self._words, self.unseen, items=DENSE_ITEMS, is_last=False, is_shared=False
+            )
             self._words.begin(is_exact=True)
-            look.add(self._globals())
-            for user in user_frames(sys._getframe(1), self._is_own):
-                look.add(_locals(user))
+            for group in self._roots.groups(sys._getframe(1)):
+                look.add(group)
             look.close()
             return look.entries
-
-    def _is_entered(self, file: str) -> bool:
-        return file in self._further_files or self._is_own(file)
-
-    def _globals(self) -> list[tuple[str, Any]]:
-        """Globals of the script, then of its own modules, as (path, value)."""
-        for name in sorted(sys.modules.keys() - self._known_modules):
-            self._known_modules.add(name)
-            file = str(vars(sys.modules[name]).get("__file__") or "") if is_module(name) else ""
-            if name in self._further:
-                self._further_files.add(file)
-            if name in self._further or self._is_own(file):
-                self._own_modules.append(name)
-        roots: list[tuple[str, Any]] = []
-        for name in ["__main__", *(name for name in self._own_modules if name in sys.modules and name != "__main__")]:
-            front = "" if name == "__main__" else f"{name}."
-            scope = vars(sys.modules[name])
-            roots += [
-                (front + key, value)
-                for key, value in list(scope.items())
-                if not (
-                    key.startswith("__")
-                    or isinstance(value, types.ModuleType)
-                    or (id(scope), key) in self._translations.installed
-                )
-            ]
-        return roots
-
-
-def _locals(frame: types.FrameType) -> list[tuple[str, Any]]:
-    name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)  # since Python 3.11
-    return [(f"{name}.<locals>.{local}", value) for local, value in locals_of(frame).items()]
 
 
 def _function(frame: types.FrameType | None) -> int:

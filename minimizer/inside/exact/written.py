@@ -11,11 +11,10 @@ import hashlib
 import io
 import os
 import pickletools
-import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
 
+from ..standard_output import StandardOutput
 from .leaves import Entry
 from .observe import Look
 from .reach import hashed
@@ -39,22 +38,17 @@ class Written:
     """Collects what this process prints from now on, and notes which files there are, to tell at the end which are new."""
 
     def __init__(self) -> None:
-        _flush()
-        self._printed, name = tempfile.mkstemp()
-        os.unlink(name)
-        self._out = os.dup(1)
-        os.dup2(self._printed, 1)
+        self._output = StandardOutput()
         self._room = _room()
         self._before = dict(_files(self._room)) if self._room else {}
 
     def add_to(self, look: Look, unseen: Unseen) -> None:
         """Add the printed lines and the written files to a look."""
-        _flush()
-        size = os.fstat(self._printed).st_size
+        size = self._output.size
         if size > MOST_PRINTED:
             unseen.add(PRINTED, f"{size} bytes")
             look.put(f"{PRINTED_TEXT}.<rest>", {"type": "text", "length": str(size)})
-        _add_text(look, PRINTED_TEXT, os.pread(self._printed, MOST_PRINTED, 0).decode("utf-8", "replace"))
+        _add_text(look, PRINTED_TEXT, self._output.text(MOST_PRINTED))
         left, unnamed = MOST_BYTES, list[str]()
         for name, stamp in _files(self._room) if self._room else ():
             if self._before.get(name) == stamp:
@@ -75,19 +69,7 @@ class Written:
 
     def give_back(self) -> None:
         """Print what was collected, and collect no more."""
-        _flush()
-        os.lseek(self._printed, 0, os.SEEK_SET)
-        while chunk := os.read(self._printed, 1 << 20):
-            os.write(self._out, chunk)
-        os.dup2(self._out, 1)
-        os.close(self._out)
-        os.close(self._printed)
-
-
-def _flush() -> None:
-    for stream in {sys.stdout, sys.__stdout__}:
-        with contextlib.suppress(Exception):  # closed, or one of the script's own
-            stream.flush()  # type: ignore[union-attr]
+        self._output.give_back()
 
 
 def _room() -> str | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import keyword
-import math
 import re
 from typing import Any
 
@@ -20,6 +19,7 @@ from torch import fx
 
 from ..places import sources
 from .launches import is_launch, launch_of, modules_of
+from .literals import SYMBOLS, Opaque, hint, literal, number
 from .modules import module_of
 from .names import dotted_name
 
@@ -42,11 +42,6 @@ RESERVED = frozenset(["torch", "F", "functools", "math", "operator", "f"])
 CALL = "operator.call"
 """The target that calls its first argument: a Triton kernel, indexed by its grid."""
 FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
-SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-
-class Opaque(Exception):
-    """The graph contains something that cannot be written as source text."""
 
 
 def to_json(graph: fx.Graph, inputs: list[Any], *, called_from: list[Json] | None, level: str) -> dict[str, Json]:
@@ -65,9 +60,9 @@ def tensor_meta(value: torch.Tensor) -> dict[str, Json]:
     """Shape, dtype, stride, device and requires_grad of a tensor; symbolic sizes are replaced by their hints, and listed."""
     strided = value.layout is torch.strided
     return {
-        "shape": [_hint(size) for size in value.shape],
+        "shape": [hint(size) for size in value.shape],
         "dtype": str(value.dtype),
-        "stride": [_hint(step) for step in value.stride()] if strided else None,
+        "stride": [hint(step) for step in value.stride()] if strided else None,
         "device": value.device.type,
         "requires_grad": value.requires_grad,
         "symbolic": _symbolic(value),
@@ -87,7 +82,7 @@ def concrete(graph: fx.Graph, inputs: list[Any]) -> list[Any]:
 
     def plain(value: Any) -> Any:
         owner = owners.get(value.node.expr) if isinstance(value, SYMBOLS) and not value.node.has_hint() else None
-        return values[owner[0]].shape[owner[1]] if owner else _hint(value)
+        return values[owner[0]].shape[owner[1]] if owner else hint(value)
 
     return [plain(value) for value in inputs]
 
@@ -160,21 +155,21 @@ class _Writer:
                 sizes += [(node, value)] if node.users else []
             elif _is_wrapped_number(node, value):
                 name = self._numbers[node] = self._name(node)
-                inputs.append({"name": name, "code": _number(value.item())})
+                inputs.append({"name": name, "code": number(value.item())})
             elif node.users or not isinstance(symbol, SYMBOLS):
                 inputs.append(self._input(node, value))
         return inputs, [self._size(node, *owners[_example(node).node.expr], value) for node, value in sizes]
 
     def _size(self, node: fx.Node, owner: fx.Node, dim: int, value: Any) -> Json:
         args = [{"ref": self._names[owner]}, dim]
-        return {"name": self._name(node), "target": ".size", "args": args, "kwargs": {}, "number": _hint(value)}
+        return {"name": self._name(node), "target": ".size", "args": args, "kwargs": {}, "number": hint(value)}
 
     def _input(self, node: fx.Node, value: Any) -> Json:
         name = self._name(node)
         if isinstance(value, torch.Tensor):
             return {"name": name, "meta": {**tensor_meta(value), "symbolic": _symbolic(_example(node))}, "golden": name}
         if isinstance(value, (int, float, *SYMBOLS)):
-            return {"name": name, "code": _number(_hint(value))}
+            return {"name": name, "code": number(hint(value))}
         raise Opaque(f"input {node.name} is a {type(value).__name__}")
 
     def _attribute(self, node: fx.Node) -> list[Json]:
@@ -236,25 +231,21 @@ class _Writer:
         if made is None and isinstance(value, torch.Tensor):
             made = tensor_meta(value)
         is_tensor = isinstance(made, dict)
-        module, module_class = module_of(node)
         encoded: dict[str, Json] = {
             "target": SIZES.get(target, target),
             "args": [self._arg(arg) for arg in node.args],
             "kwargs": {key: self._arg(arg) for key, arg in _said(node).items()},
             "meta": {**made, "symbolic": _symbolic(value)} if is_tensor else None,
             "number": made if isinstance(value, SYMBOLS) else None,
-            "module": module,
-            "module_class": module_class,
-            **sources_of(node, self._called_from),
+            **self._place(node),
         }
         return {"name": self._name(node), **encoded}
 
     def _launch(self, node: fx.Node) -> dict[str, Json]:
         """The launch of a kernel, as a call of what indexing the kernel by its grid gives."""
-        launch = launch_of(node, lambda size: size.meta.get(MADE, _hint(_example(size))))
+        launch = launch_of(node, lambda size: size.meta.get(MADE, hint(_example(size))))
         if launch is None:
             raise Opaque("the launch of a kernel has no source text")
-        module, module_class = module_of(node)
         return {
             "name": self._name(node, "launch"),
             "target": CALL,
@@ -262,10 +253,13 @@ class _Writer:
             "kwargs": {key: self._arg(value) for key, value in launch.arguments.items()},
             "meta": None,
             "number": None,
-            "module": module,
-            "module_class": module_class,
-            **sources_of(node, self._called_from),
+            **self._place(node),
         }
+
+    def _place(self, node: fx.Node) -> dict[str, Json]:
+        """The module and the line of the user that a node comes from."""
+        module, module_class = module_of(node)
+        return {"module": module, "module_class": module_class, **sources_of(node, self._called_from)}
 
     def _outputs(self, node: fx.Node) -> list[str]:
         names: list[str] = []
@@ -308,7 +302,7 @@ class _Writer:
 
 def _said(node: fx.Node) -> dict[str, Any]:
     """The keyword arguments that differ from their defaults: a person writes ``F.relu(x)``, not ``F.relu(x, inplace=False)``."""
-    defaults = _defaults(node.target) if node.op == "call_function" else {}
+    defaults = defaults_of(node.target) if node.op == "call_function" else {}
     return {
         key: value
         for key, value in node.kwargs.items()
@@ -316,7 +310,8 @@ def _said(node: fx.Node) -> dict[str, Any]:
     }
 
 
-def _defaults(target: Any) -> dict[str, Any]:
+def defaults_of(target: Any) -> dict[str, Any]:
+    """The defaults of a callable's parameters, by name; empty if they are not known."""
     if isinstance(target, torch._ops.OpOverload):
         return {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
     try:
@@ -324,35 +319,6 @@ def _defaults(target: Any) -> dict[str, Any]:
     except (TypeError, ValueError):
         return {}
     return {name: p.default for name, p in parameters.items() if p.default is not p.empty}
-
-
-def literal(value: Any) -> Json:
-    """A constant argument: a plain JSON value, or ``{"code": source text}``.
-
-    Raises:
-        Opaque: there is no source text for it.
-    """
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, SYMBOLS):
-        return _hint(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"code": f'float("{value}")'}
-    if isinstance(value, complex):
-        return {"code": repr(value) if "n" not in repr(value) else f'complex("{value}")'}
-    if value is Ellipsis:
-        return {"code": "..."}
-    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
-        return {"code": str(value)}
-    if isinstance(value, torch.device):
-        return {"code": f'torch.device("{value}")'}
-    if isinstance(value, type) or callable(value):
-        name = "torch.Tensor" if value is torch.Tensor else dotted_name(value)
-        if name is not None:
-            return {"code": name}
-    raise Opaque(f"a constant of type {type(value).__name__}")
 
 
 def sources_of(node: fx.Node, called_from: list[Json] | None) -> dict[str, list[Json]]:
@@ -394,16 +360,3 @@ def _is_wrapped_number(node: fx.Node, value: Any) -> bool:
     """Whether a tensor input is only Dynamo's form of a float argument: 0-d, and used by nothing but ``item()``."""
     is_wrapped = getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False) and isinstance(value, torch.Tensor)
     return is_wrapped and value.dim() == 0 and all((u.op, u.target) == ("call_method", "item") for u in node.users)
-
-
-def _number(value: bool | int | float) -> str:
-    """Source text of a number; NaN and infinities have no literal."""
-    return repr(value) if math.isfinite(value) else f'float("{value}")'
-
-
-def _hint(value: Any) -> Any:
-    if isinstance(value, SYMBOLS):
-        node = value.node
-        hint = node.hint if node.has_hint() else None
-        return hint if hint is not None else 1
-    return value

@@ -20,14 +20,10 @@ import torch
 from torch import Tensor, fx
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from ..referee.call import Call, Function, Side
+from ..referee.call import Call, Function, Side, Unplayable
 from ..values import snapshot
 from ..values.device import settle
 from .graphs import copy_graph
-
-
-class Unplayable(Exception):
-    """Compiled code cannot be rerun on these inputs as the same call."""
 
 
 class LiftedGraph:

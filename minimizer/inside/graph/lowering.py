@@ -18,8 +18,9 @@ from torch.utils._pytree import tree_leaves
 from ..values import snapshot
 from ..values.rounding import tensors
 from ..values.snapshot import GlobalState
-from .graphs import MADE, Opaque, copy_graph, is_symbolic, tensor_meta, to_json
+from .graphs import MADE, copy_graph, is_symbolic, tensor_meta, to_json
 from .launches import launches_in
+from .literals import Opaque
 
 
 def lower(

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ..values import snapshot
 from .golden import literal
-from .graphs import Opaque
-from .graphs import literal as constant
+from .literals import Opaque
+from .literals import literal as constant
 
 LITERAL_ELEMENTS = 4
 """Elements of the longest literal; a longer one is worse than a random draw, since each number is one more thing to reduce."""
@@ -49,7 +49,7 @@ def recipe(inputs: Sequence[Any]) -> Recipe:
         is_alone = storages.count(storage) == 1 and value.is_contiguous() and is_aligned
         if storage not in bases and not is_alone:
             bases[storage] = f"base{len(bases) or ''}"
-            statements.append(f"{bases[storage]} = {_made(_base(value))}")
+            statements.append(f"{bases[storage]} = {made(_base(value))}")
     return Recipe(tuple(statements), tuple(_value(value, bases) for value in inputs))
 
 
@@ -60,7 +60,7 @@ def _value(value: Any, bases: dict[int, str]) -> str:
     if not snapshot.has_plain_storage(value):
         raise Opaque(f"an input of type {type(value).__name__} without a storage of its own")
     base = bases.get(value.untyped_storage()._cdata)
-    text = _made(value) if base is None else _view(value, base)
+    text = made(value) if base is None else _view(value, base)
     if not value.requires_grad:
         return text
     return f"{text}.requires_grad_()" if value.is_leaf and base is None else f"{text}.detach().requires_grad_().clone()"
@@ -79,7 +79,7 @@ def _view(value: Tensor, base: str) -> str:
     return f"{base}.as_strided({tuple(value.shape)}, {value.stride()}, {offset})"
 
 
-def _made(value: Tensor) -> str:
+def made(value: Tensor) -> str:
     """An expression for a contiguous tensor of this shape and dtype, with these values or similar ones."""
     shape, dtype = tuple(value.shape), value.dtype
     more = "" if dtype in (torch.float32, torch.int64, torch.bool) else f", dtype={dtype}"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..values.snapshot import Autocast, global_state, matmul_precision
-from .graphs import Opaque, literal
+from .literals import Opaque, literal
 from .names import global_name, path_of_global
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
@@ -41,6 +41,9 @@ PRECISIONS = {
     "mkldnn.matmul": "none", "mkldnn.conv": "none", "mkldnn.rnn": "none",
 }  # fmt: skip
 """Parts of ``torch.backends`` that have a ``fp32_precision``, with its value in a fresh process."""
+
+MAX_SHOWN = 300
+"""Characters of a value that are shown."""
 
 _baseline: dict[str, dict[str, Any]] = {}
 _threads: int | None = None
@@ -86,19 +89,54 @@ def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
 
     ``dynamic`` is the argument of the ``torch.compile`` call in progress; the settings that it implies are left out.
     """
+    lines, opaque = setting_lines(dynamic)
+    return [*lines, *_torch_state()], opaque
+
+
+def setting_lines(dynamic: bool | None = None) -> tuple[list[str], list[str]]:
+    """The part of `setup_lines` that sets the configuration of the compiler."""
     lines: list[str] = []
     opaque: list[str] = []
+    for name, _, value in _changes():
+        module, _, setting = name.partition(".config.")
+        if dynamic is not None and setting in DYNAMIC.get(f"{module}.config", ()):
+            continue
+        try:
+            lines.append(f"{name} = {literal_text(value)}")
+        except Opaque:
+            opaque.append(name)
+    return lines, opaque
+
+
+def changed_settings() -> list[tuple[str, str, str]]:
+    """Name, former value and value, as text, of each setting that differs from before the script.
+
+    Of torch's own state that generated code depends on there are the precision of float32 products and the deterministic mode.
+    """
+    found = [(name, _shown(before), _shown(now)) for name, before, now in _changes()]
+    precision = matmul_precision()
+    if precision not in (None, "highest"):
+        found.append(("torch.get_float32_matmul_precision()", "'highest'", repr(precision)))
+    if torch.are_deterministic_algorithms_enabled():
+        found.append(("torch.are_deterministic_algorithms_enabled()", "False", "True"))
+    return found
+
+
+def _changes() -> Iterator[tuple[str, Any, Any]]:
+    """Full name, former value and value of each setting that differs from the baseline, but for those that our child makes."""
     for module, before in _baseline.items():
-        now = _settings(importlib.import_module(module))
-        for name, value in now.items():
-            is_known = name in OURS.get(module, ()) or (dynamic is not None and name in DYNAMIC.get(module, ()))
-            if is_known or _same(before.get(name, _CHANGED), value):
-                continue
-            try:
-                lines.append(f"{module}.{name} = {literal_text(value)}")
-            except Opaque:
-                opaque.append(f"{module}.{name}")
-    return [*lines, *_torch_state()], opaque
+        for name, value in _settings(importlib.import_module(module)).items():
+            former = before.get(name, _CHANGED)
+            if name not in OURS.get(module, ()) and not _same(former, value):
+                yield f"{module}.{name}", former, value
+
+
+def _shown(value: Any) -> str:
+    """A value for a reader; nothing for one that is not known."""
+    try:
+        return "" if value is _CHANGED else literal_text(value)[:MAX_SHOWN]
+    except Opaque:
+        return repr(value)[:MAX_SHOWN]
 
 
 def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:

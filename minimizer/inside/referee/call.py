@@ -2,7 +2,7 @@
 
 A `Call` holds everything that a run depends on: inputs, random state, switches. An eager or compiled function can be run from it
 any number of times without side effects; the result of one run is a `Side`. A `GradientCall` runs the backward too. All code that
-compares calls (survey, checked backend, trial, table of layers) makes a `Call` and two sides, and passes them to `referee.judge`.
+compares calls makes a `Call` and has `comparison` run its two sides.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from ..values.snapshot import GlobalState, clone, global_state, rng_state, set_r
 Function = Callable[..., Any]
 
 
+class Unplayable(Exception):
+    """Compiled code cannot be rerun on these inputs as the same call."""
+
+
 class Side(NamedTuple):
     """Everything a caller can see of one run: the result, the inputs after the call, and the gradients of the inputs."""
 
@@ -33,6 +37,12 @@ class Side(NamedTuple):
         """The side's tensors by place: ``output[0]``, ``input[1]``, ``grad[0]``."""
         return places(*self)
 
+    def in_container_of(self, other: Side) -> Side:
+        """The side with its result in the container of the other's: backends return lists, whatever the graph's own container is."""
+        if isinstance(self.result, (tuple, list)) and isinstance(other.result, (tuple, list)):
+            return self._replace(result=type(other.result)(self.result))
+        return self
+
 
 @dataclass(frozen=True)
 class Call:
@@ -40,7 +50,8 @@ class Call:
 
     ``inputs``: before the call; no run changes them. ``rng``: from ``snapshot.rng_state``. ``random``: both sides draw the same
     random numbers (``fallback_random``), so that random values are judged too. ``tolerance``: ``rtol`` and ``atol`` of the
-    script's own comparison, which then decides; None: the referee's rules decide. ``backward``: the switches under which its backward
+    script's own comparison, which then decides; None: the referee's rules decide. ``identity``: outputs that are one object where
+    eager's are two are a difference. ``backward``: the switches under which its backward
     runs, of which autocast's count; None: those of the call.
     """
 
@@ -51,6 +62,7 @@ class Call:
     random: bool = False
     tolerance: Mapping[str, Any] | None = None
     backward: GlobalState | None = None
+    identity: bool = False
 
     @classmethod
     def now(cls, function: Function, inputs: Sequence[Any], **options: Any) -> Call:

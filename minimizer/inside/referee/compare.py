@@ -15,7 +15,7 @@ some example then goes unnoticed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -34,38 +34,27 @@ from ..values.boundary import (
 )
 from ..values.elements import Tolerance, default_tolerance, plain, short
 from ..values.snapshot import has_plain_storage
+from .call import Side
 
 Check = Callable[[Boundary], Iterator[Difference]]
 
 
 def compare(
-    expected: Any,
-    actual: Any,
-    *,
-    inputs_expected: Sequence[Any] | None = None,
-    inputs_actual: Sequence[Any] | None = None,
-    grads_expected: Sequence[Any] | None = None,
-    grads_actual: Sequence[Any] | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
+    expected: Side, actual: Side, tolerance: Tolerance | None = None, *, identity: bool = False
 ) -> list[Difference]:
-    """All differences between two calls, wrong values first; empty when a caller cannot tell them apart.
+    """All differences between the two sides of a call, wrong values first; empty when a caller cannot tell them apart.
 
     Args:
-        expected: eager's result, any nesting of containers.
-        actual: the compiled callable's result.
-        inputs_expected: eager's inputs *after* the call (each side ran on its own copy).
-        inputs_actual: the compiled side's inputs after the call.
-        grads_expected: gradients of inputs and parameters in eager; None for an input without one.
-        grads_actual: the same, compiled.
-        rtol: replaces the dtype's tolerance, if the script has its own; goes with ``atol``.
-        atol: see ``rtol``.
+        expected: eager's side.
+        actual: the compiled side, which ran on its own copy of the inputs.
+        tolerance: replaces the dtype's, if the script has its own.
+        identity: whether outputs that are one object count, where eager's are two; see `check_identity`.
     """
-    tolerance = None if rtol is None and atol is None else Tolerance(rtol or 0.0, atol or 0.0)
-    inputs = ("input", list(inputs_expected or ()), list(inputs_actual or ()))
-    gradients = ("grad", list(grads_expected or ()), list(grads_actual or ()))
-    boundary = boundary_of([("output", expected, actual), inputs, gradients], tolerance)
-    found = [difference for check in CHECKS for difference in check(boundary)]
+    inputs = ("input", list(expected.inputs), list(actual.inputs))
+    gradients = ("grad", list(expected.gradients), list(actual.gradients))
+    boundary = boundary_of([("output", expected.result, actual.result), inputs, gradients], tolerance)
+    checks = (check_identity, *CHECKS) if identity else CHECKS
+    found = [difference for check in checks for difference in check(boundary)]
     return sorted(found, key=lambda difference: (WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA).index(difference.kind))
 
 
@@ -159,6 +148,20 @@ def check_aliasing(boundary: Boundary) -> Iterator[Difference]:
             yield Difference(
                 pair.where, WRONG_METADATA, "aliasing", _sharing(pair.where, expected), _sharing(pair.where, actual)
             )
+
+
+def check_identity(boundary: Boundary) -> Iterator[Difference]:
+    """Outputs that are one object where eager returns two: a later ``resize_`` or ``requires_grad_`` of one would change both.
+
+    Not among `CHECKS`: Inductor returns a view with the shape of its base as the base, and few callers change more than elements.
+    """
+    first_expected: dict[int, str] = {}
+    first_actual: dict[int, str] = {}
+    for pair in (pair for pair in boundary.visible if pair.where.startswith("output")):
+        expected = first_expected.setdefault(id(pair.expected), pair.where)
+        actual = first_actual.setdefault(id(pair.actual), pair.where)
+        if actual not in (expected, pair.where):
+            yield Difference(pair.where, WRONG_METADATA, "identity", "an object of its own", f"the object of {actual}")
 
 
 CHECKS: tuple[Check, ...] = (

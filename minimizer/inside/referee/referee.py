@@ -44,7 +44,7 @@ import torch
 from torch import Tensor
 
 from ..values.boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, boundary_of
-from ..values.elements import default_tolerance, plain, short, wide
+from ..values.elements import Tolerance, default_tolerance, plain, short, wide
 from ..values.magnitudes import magnitudes
 from ..values.rounding import is_inexact
 from ..values.snapshot import has_plain_storage
@@ -107,6 +107,11 @@ class Verdict:
         """Whether the fault is in memory layout only: all values are equal or legally rounded, and strides differ."""
         return self.fault and all(difference.what == STRIDE for difference in self.differences)
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is a fault in more than memory layout."""
+        return self.fault and not self.layout_only
+
 
 def judge(call: Call, expected: Side, actual: Side, known: Known | None = None) -> Verdict:
     """Judge a call, or its gradients, by its eager and its compiled side.
@@ -115,15 +120,7 @@ def judge(call: Call, expected: Side, actual: Side, known: Known | None = None) 
     program may differ in that.
     """
     with call.switches.applied():
-        differences = compare(
-            expected.result,
-            actual.result,
-            inputs_expected=expected.inputs,
-            inputs_actual=actual.inputs,
-            grads_expected=expected.gradients,
-            grads_actual=actual.gradients,
-            **_numbers(call.tolerance),
-        )
+        differences = compare(expected, actual, _own(call.tolerance), identity=call.identity)
         verdict = _Bench(call, expected, actual, Known() if known is None else known).verdict(differences)
         if call.tolerance is None and _is_of_rounding(verdict):
             verdict = _by_dtypes(call, verdict)
@@ -237,7 +234,7 @@ class _Bench:
                 self._known.rounded.add(where)
             elif expected[where].dtype == actual[where].dtype:
                 tiny = torch.finfo(expected[where].dtype).tiny
-                (bits,) = (compare(expected[where], actual[where], rtol=0.0, atol=tiny)[:1]) or (None,)
+                (bits,) = (compare(Side(expected[where]), Side(actual[where]), Tolerance(0.0, tiny))[:1]) or (None,)
                 if bits is not None and bits.what in ELEMENTWISE:
                     kind = WRONG_GRADIENT if where.startswith("grad") else WRONG_OUTPUT
                     found.append(Difference(**{**vars(bits), "where": where, "kind": kind}))
@@ -273,17 +270,14 @@ class _Bench:
 
     def _is_noise(self, differences: list[Difference]) -> bool:
         """Whether every difference also shows between two eager runs."""
-        return all(d.what in ELEMENTWISE and self._eager_differs(d.where) for d in differences)
-
-    def _eager_differs(self, where: str) -> bool:
-        return bool(self._spread(where))
+        return all(d.what in ELEMENTWISE and bool(self._spread(d.where)) for d in differences)
 
     def _spread(self, where: str) -> list[Difference]:
         """The differences between two eager runs at a place."""
         one, other = self._expected.get(where), self._runs.again.get(where)
         if one is None or other is None:
             return []
-        return [difference for difference in compare(one, other) if difference.what in ELEMENTWISE]
+        return [difference for difference in compare(Side(one), Side(other)) if difference.what in ELEMENTWISE]
 
     def _is_spread_small(self, where: str) -> bool:
         """Whether eager differs from eager in small values only, so that the place is excused, and the script is no less judged."""
@@ -294,7 +288,7 @@ class _Bench:
         where = difference.where
         if difference.what not in ELEMENTWISE:
             return _fault([difference], "metadata" if difference.kind == "wrong_metadata" else "no legal difference")
-        if self._eager_differs(where):
+        if self._spread(where):
             return _excused(difference, "nondeterministic", "eager differs from eager", excuse="eager_spread")
         marks, terms = self._runs.histories.get(where, (Mark.EXACT, 1))
         if Mark.RANDOM in marks and not self._random_is_shared:
@@ -446,9 +440,10 @@ def _has(truth: Places, where: str, expected: Places) -> bool:
     return where in truth and truth[where].shape == expected[where].shape
 
 
-def _numbers(tolerance: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The rtol and atol of a script's comparison; empty if it used the defaults."""
-    return {name: float(tolerance[name]) for name in ("rtol", "atol") if tolerance and tolerance.get(name) is not None}
+def _own(tolerance: Mapping[str, Any] | None) -> Tolerance | None:
+    """The rtol and atol of a script's comparison; None if it used the defaults."""
+    known = {name: float(tolerance[name]) for name in ("rtol", "atol") if tolerance and tolerance.get(name) is not None}
+    return Tolerance(known.get("rtol", 0.0), known.get("atol", 0.0)) if known else None
 
 
 def _fault(differences: list[Difference], rule: str) -> Verdict:

@@ -6,7 +6,8 @@ The compiler is not blamed for a failure that is flaky in eager too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,25 +15,27 @@ from torch import Tensor
 
 from ..values.rounding import generator_states
 from ..values.snapshot import global_state
-from .call import Call
+from .call import Call, Side
 from .compare import compare
+from .referee import Verdict
 
 EAGER_RUNS, EAGER_SECONDS = 6, 10.0
 """Most eager runs, and seconds after which none begins, before the compiler is blamed for a difference that may be eager's flakiness."""
 
 
-def is_steady(call: Call, wrong: Collection[str]) -> bool:
-    """Whether eager is deterministic at one of the ``wrong`` places at least, so that the compiler is to blame there.
+def steady(call: Call, verdict: Verdict) -> Verdict | None:
+    """A fault without the places at which eager is not deterministic: there the compiler is not to blame.
 
-    Args:
-        call: the call to run in eager.
-        wrong: the places, such as ``output[0]``, where compiled and eager differ; empty if an exception is the difference.
+    ``verdict`` itself if eager is steady, None if nothing is left of it. One without differences stands for an exception.
     """
-    moved = moving(call, wrong)
-    return moved is not None and (not wrong or bool(set(wrong) - moved))
+    moved = _moving(call, {difference.where for difference in verdict.differences})
+    if not moved:
+        return None if moved is None else verdict
+    left = [difference for difference in verdict.differences if difference.where not in moved]
+    return replace(verdict, kind=left[0].kind, differences=left) if left else None
 
 
-def moving(call: Call, wrong: Collection[str]) -> set[str] | None:
+def _moving(call: Call, wrong: set[str]) -> set[str] | None:
     """Those of the ``wrong`` places at which eager differs from itself, given the same inputs and random state; None if its exception does.
 
     The referee's single eager rerun shows differences that always occur; rare ones need more runs, which only a fault justifies.
@@ -47,8 +50,8 @@ def moving(call: Call, wrong: Collection[str]) -> set[str] | None:
         if found[1] != first[1]:
             return None
         both = (where for where in wrong if where in first[0] and where in found[0])
-        moved |= {where for where in both if compare(first[0][where], found[0][where])}
-        if (wrong and moved >= set(wrong)) or time.monotonic() > stop:
+        moved |= {where for where in both if compare(Side(first[0][where]), Side(found[0][where]))}
+        if (wrong and moved >= wrong) or time.monotonic() > stop:
             break
     return moved
 

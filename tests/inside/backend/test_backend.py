@@ -20,6 +20,7 @@ from minimizer.inside.backend import backend
 from minimizer.inside.backend.backend import Choices
 from minimizer.inside.backend.checked import Fault
 from minimizer.inside.backend.saved import save
+from minimizer.inside.referee.call import Call
 from minimizer.inside.values import snapshot
 
 
@@ -75,7 +76,8 @@ def capture(function: Any, *inputs: Any, kind: str = "wrong_output", backward: b
         module = torch.fx.GraphModule(graph, copy_graph(graph.graph))
         rng = snapshot.rng_state()
         values = concrete(module.graph, examples)
-        found.append(Fault(module, values, rng, kind, "it differs", 0, torch.is_grad_enabled(), backward))
+        call = Call(module, values, rng, snapshot.global_state())
+        found.append(Fault(module, call.behind(None) if backward else call, 0, kind, "it differs"))
         return graph
 
     torch.compile(function, backend=keep, **kwargs)(*inputs)
@@ -112,7 +114,7 @@ def test_the_script_computes_what_the_graph_did(tmp_path: Path) -> None:
 
     fault = capture(model, x)
     ran = run_saved(fault, tmp_path / "graph-0")
-    torch.set_rng_state(fault.rng["torch"])
+    torch.set_rng_state(fault.call.rng["torch"])
     assert torch.equal(ran["outputs"], model(x))
     assert ran["outputs"].requires_grad
     text = (tmp_path / "graph-0" / "graph.py").read_text()

@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import fx
 
-from minimizer.inside.backend.checked import COMMUNICATES, RANDOM, Bounds, CheckedGraph, Fault, Spent
+from minimizer.inside.backend.checked import COMMUNICATES, RANDOM, UNSTEADY, Bounds, CheckedGraph, Fault, Spent
 from minimizer.inside.graph.graphs import copy_graph
+from minimizer.inside.referee.call import GradientCall
 
 
 class Lab:
@@ -53,9 +54,9 @@ def test_a_wrong_value_never_reaches_the_program() -> None:
     lab = Lab(double, triple)
     results = [lab.graph(torch.ones(3))[0] for _ in range(3)]
     assert all(torch.equal(result, torch.full((3,), 2.0)) for result in results)
-    assert [(fault.kind, fault.call) for fault in lab.faults] == [("wrong_output", 0)]
+    assert [(fault.kind, fault.number) for fault in lab.faults] == [("wrong_output", 0)]
     assert lab.compiled_calls == 1
-    assert torch.equal(lab.faults[0].inputs[0], torch.ones(3))
+    assert torch.equal(lab.faults[0].call.inputs[0], torch.ones(3))
 
 
 def test_another_memory_layout_is_told_and_no_fault() -> None:
@@ -78,7 +79,7 @@ def test_another_memory_layout_hides_no_wrong_gradient() -> None:
 
     lab = Lab(lambda x: (x.t() * 2,), lambda x: (Wrong.apply(x),))
     lab.graph(torch.ones(2, 3, requires_grad=True))
-    assert [(fault.kind, fault.backward) for fault in lab.faults] == [("wrong_gradient", True)]
+    assert [(fault.kind, isinstance(fault.call, GradientCall)) for fault in lab.faults] == [("wrong_gradient", True)]
 
 
 def test_a_grad_mode_that_the_graph_leaves_behind_is_not_that_of_the_compiled_one() -> None:
@@ -107,7 +108,7 @@ def test_a_later_wrong_call_is_numbered() -> None:
     lab = Lab(double, lambda x: next(answers)(x))
     for _ in range(3):
         lab.graph(torch.ones(3))
-    assert [fault.call for fault in lab.faults] == [2]
+    assert [fault.number for fault in lab.faults] == [2]
 
 
 def test_the_fault_holds_the_inputs_as_they_were_before_the_call() -> None:
@@ -118,7 +119,7 @@ def test_the_fault_holds_the_inputs_as_they_were_before_the_call() -> None:
     x = torch.zeros(3)
     lab.graph(x)
     assert torch.equal(x, torch.ones(3)), "the program's own tensor is changed by eager, once"
-    assert torch.equal(lab.faults[0].inputs[0], torch.zeros(3))
+    assert torch.equal(lab.faults[0].call.inputs[0], torch.zeros(3))
 
 
 def test_an_exception_that_only_compiled_code_raises_is_a_fault() -> None:
@@ -148,7 +149,7 @@ def test_what_does_not_compile_goes_on_in_eager() -> None:
         raise ValueError("cannot lower")
 
     graph.compile(fail, [torch.ones(2)])
-    assert [(fault.kind, fault.call) for fault in faults] == [("compile_error", -1)]
+    assert [(fault.kind, fault.number) for fault in faults] == [("compile_error", -1)]
     assert torch.equal(graph(torch.ones(2))[0], torch.full((2,), 2.0))
 
 
@@ -180,7 +181,7 @@ def test_gradients_are_compared() -> None:
     lab = Lab(double, lambda x: (_WrongGradient.apply(x),))
     x = torch.ones(3, requires_grad=True)
     lab.graph(x)[0].sum().backward()
-    assert [(fault.kind, fault.backward) for fault in lab.faults] == [("wrong_gradient", True)]
+    assert [(fault.kind, isinstance(fault.call, GradientCall)) for fault in lab.faults] == [("wrong_gradient", True)]
     assert x.grad is not None
     assert torch.equal(x.grad, torch.full((3,), 2.0)), "the program has eager's"
     assert not Lab(double, lambda x: (_WrongGradient.apply(x),)).graph(torch.ones(3))[0].requires_grad
@@ -213,6 +214,67 @@ def test_no_blame_where_eager_changes_its_mind() -> None:
     checked.compile(lambda: triple, [])
     checked(torch.ones(3))
     assert faults == []
+
+
+def checked_once(function: Callable[..., Any], compiled: Callable[..., Any], x: torch.Tensor) -> Lab:
+    """One checked call of a graph that calls one function, which is not traced."""
+    graph = fx.Graph()
+    graph.output(graph.call_function(function, (graph.placeholder("x"),)))
+    lab = Lab(double, double)
+    lab.graph = CheckedGraph(fx.GraphModule({}, graph), Bounds(), lab.spent, lab.faults.append)
+    lab.graph.compile(lambda: compiled, [])
+    lab.graph(x)
+    return lab
+
+
+def test_a_fault_is_told_by_a_place_at_which_eager_is_steady() -> None:
+    def checked(moves_from: float) -> tuple[list[str], int]:
+        runs: list[None] = []
+
+        def moves(x: torch.Tensor) -> Any:
+            runs.append(None)
+            return x + (len(runs) >= moves_from), x * 2
+
+        lab = checked_once(moves, lambda x: (x + 5, x * 3), torch.ones(3))
+        return [fault.what for fault in lab.faults], len(runs)
+
+    told, runs = checked(float("inf"))
+    assert told == ["output[0]: expected 1, got 6"]
+    told, _ = checked(runs)  # the last run, which only looks whether eager is steady
+    assert told == ["output[1]: expected 2, got 3"]
+
+
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_a_backward_that_eager_can_run_only_sometimes_is_not_the_compilers(is_steady: bool) -> None:
+    class Sometimes(torch.autograd.Function):
+        runs = 0
+
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            Sometimes.runs += 1
+            if not is_steady and Sometimes.runs > 2:
+                raise RuntimeError("out of luck")
+            return grad * 2
+
+    class Never(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("no such kernel")
+
+    x = torch.ones(3, requires_grad=True)
+    lab = checked_once(lambda x: (Sometimes.apply(x),), lambda x: (Never.apply(x),), x)
+    assert [(fault.kind, isinstance(fault.call, GradientCall)) for fault in lab.faults] == [
+        ("compile_error", True)
+    ] * is_steady
+    assert (UNSTEADY in lab.spent.notes) != is_steady
 
 
 def test_nothing_is_checked_beyond_the_bounds_and_that_is_said() -> None:
@@ -297,7 +359,7 @@ def test_what_becomes_of_a_tensor_of_the_graphs_own_is_compared() -> None:
     assert graph(torch.ones(3))[0] == 3
     assert [fault.kind for fault in faults] == ["wrong_output"]
     assert faults[0].what == "input[1]: expected 1, got -1"
-    assert [value.tolist() for value in faults[0].inputs] == [[1, 1, 1], [0, 0, 0]]
+    assert [value.tolist() for value in faults[0].call.inputs] == [[1, 1, 1], [0, 0, 0]]
     assert graph(torch.ones(3))[0] == 6
     assert p.tolist() == [2, 2, 2], "eager's, from here on"
 
@@ -312,7 +374,7 @@ def test_gradients_of_a_tensor_of_the_graphs_own_are_compared() -> None:
         faults: list[Fault] = []
         graph = CheckedGraph(holding({"p": p}, multiply), Bounds(), Spent(), faults.append)
         graph.compile(lambda: compiled, [])(torch.ones(3))
-        return [(fault.kind, fault.backward) for fault in faults]
+        return [(fault.kind, isinstance(fault.call, GradientCall)) for fault in faults]
 
     assert run(lambda x: multiply(x, p)) == []
     assert run(lambda x: (_WrongGradient.apply(p * x) / 2,)) == [("wrong_gradient", True)]

@@ -82,7 +82,7 @@ def test_the_call_is_told_by_the_users_line(
 
     monkeypatch.setattr(exact, "mechanism_of", away)
     with pytest.raises(ChildFailed):
-        between.repro(found)
+        between.draft(found)
     assert journal.report.failure is not None
     source = journal.report.failure.source
     assert source is not None and (source.file, source.line, source.code) == place

@@ -13,8 +13,9 @@ import torch
 from torch import fx
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table, triton_kernel_wrapper_mutation
 
-from minimizer.inside.graph.graphs import MADE, Opaque, to_json
+from minimizer.inside.graph.graphs import MADE, to_json
 from minimizer.inside.graph.launches import is_launch, modules_of
+from minimizer.inside.graph.literals import Opaque
 from minimizer.inside.graph.lowering import write_down
 from minimizer.inside.values.snapshot import rng_state
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from minimizer.inside.graph.graphs import Opaque
+from minimizer.inside.graph.literals import Opaque
 from minimizer.inside.graph.recipes import recipe
 
 

@@ -7,7 +7,7 @@ import string
 import pytest
 import torch
 
-from minimizer.inside.graph.graphs import Opaque
+from minimizer.inside.graph.literals import Opaque
 from minimizer.inside.graph.state import literal_text
 
 

@@ -17,11 +17,25 @@ import pytest
 import torch
 
 from minimizer.inside.referee import compare as comparator
-from minimizer.inside.referee.compare import compare
+from minimizer.inside.referee.call import Side
 from minimizer.inside.values.boundary import Difference
+from minimizer.inside.values.elements import Tolerance
 from minimizer.inside.wire import plain
 
 NAN, INF = math.nan, math.inf
+
+
+def compare(
+    expected: Any,
+    actual: Any,
+    tolerance: Tolerance | None = None,
+    *,
+    inputs: tuple[list[Any], list[Any]] = ([], []),
+    grads: tuple[list[Any], list[Any]] = ([], []),
+) -> list[Difference]:
+    """The differences of two results, of two sides' inputs after the call, and of their gradients."""
+    sides = zip((expected, actual), inputs, grads, strict=True)
+    return comparator.compare(*(Side(*side) for side in sides), tolerance)
 
 
 def seen(expected: Any, actual: Any, **sides: Any) -> set[tuple[str, str, str]]:
@@ -43,7 +57,7 @@ def call(expected: Any, actual: Any, **sides: Any) -> Call:
 
 def shared_and_own() -> Call:
     base, copy = torch.zeros(4), torch.zeros(4)
-    return call(base[:2], copy[:2], inputs_expected=[base], inputs_actual=[torch.zeros(4)])
+    return call(base[:2], copy[:2], inputs=([base], [torch.zeros(4)]))
 
 
 CORPUS: dict[str, tuple[Call, tuple[str, str, str]]] = {
@@ -51,11 +65,11 @@ CORPUS: dict[str, tuple[Call, tuple[str, str, str]]] = {
     "nan": (call(torch.tensor([NAN, 1.0]), torch.tensor([NAN, NAN])), ("output", "wrong_output", "nan")),
     "inf": (call(torch.tensor([INF, 1.0]), torch.tensor([-INF, 1.0])), ("output", "wrong_output", "inf")),
     "input": (
-        call(None, None, inputs_expected=[torch.ones(2)], inputs_actual=[torch.zeros(2)]),
+        call(None, None, inputs=([torch.ones(2)], [torch.zeros(2)])),
         ("input[0]", "wrong_output", "value"),
     ),
     "gradient": (
-        call(None, None, grads_expected=[None, torch.ones(2)], grads_actual=[None, torch.zeros(2)]),
+        call(None, None, grads=([None, torch.ones(2)], [None, torch.zeros(2)])),
         ("grad[1]", "wrong_gradient", "value"),
     ),
     "dtype": (call(torch.ones(2), torch.ones(2).half()), ("output", "wrong_metadata", "dtype")),
@@ -156,7 +170,7 @@ def test_trap_05_requires_grad_is_looked_at() -> None:
 
 def test_trap_05_input_mutation_is_looked_at() -> None:
     x = torch.ones(3)
-    found = seen(x, x.clone(), inputs_expected=[x], inputs_actual=[x + 1])
+    found = seen(x, x.clone(), inputs=([x], [x + 1]))
     assert ("input[0]", "wrong_output", "value") in found
 
 
@@ -193,7 +207,7 @@ def test_nan_payload_and_the_sign_of_zero_do_not_count() -> None:
 
 
 def test_strides_of_gradients_do_not_count() -> None:
-    assert seen(None, None, grads_expected=[torch.ones(2, 3)], grads_actual=[torch.ones(3, 2).t()]) == set()
+    assert seen(None, None, grads=([torch.ones(2, 3)], [torch.ones(3, 2).t()])) == set()
 
 
 def test_rounding_within_the_tolerance_of_the_dtype_does_not_count() -> None:
@@ -234,15 +248,15 @@ def test_difference_tells_the_tolerances_that_would_pass() -> None:
     assert (difference.expected, difference.actual) == ("100", "101")
     assert difference.required_atol is not None
     assert (
-        compare(torch.tensor([100.0]), torch.tensor([101.0]), rtol=1.3e-6, atol=difference.required_atol + 1e-6) == []
+        compare(torch.tensor([100.0]), torch.tensor([101.0]), Tolerance(1.3e-6, difference.required_atol + 1e-6)) == []
     )
 
 
 def test_the_script_s_own_tolerance_replaces_the_default() -> None:
     expected, actual = torch.ones(2), torch.ones(2) + 1e-3
     assert seen(expected, actual) != set()
-    assert seen(expected, actual, rtol=1e-2, atol=0.0) == set()
-    assert seen(expected, expected + 1e-6, rtol=0.0, atol=0.0) != set()
+    assert seen(expected, actual, tolerance=Tolerance(1e-2, 0.0)) == set()
+    assert seen(expected, expected + 1e-6, tolerance=Tolerance(0.0, 0.0)) != set()
 
 
 def test_infinite_numbers_are_sent_as_text() -> None:
@@ -309,7 +323,7 @@ def test_expanded_tensors() -> None:
 
 def test_missing_gradient_is_wrong_and_a_gradient_of_zeros_is_metadata() -> None:
     def found(expected: Any, actual: Any) -> set[tuple[str, str, str]]:
-        return seen(None, None, grads_expected=[expected], grads_actual=[actual])
+        return seen(None, None, grads=([expected], [actual]))
 
     assert found(torch.ones(2), None) == {("grad[0]", "wrong_gradient", "type")}
     assert found(None, torch.zeros(2)) == {("grad[0]", "wrong_metadata", "type")}
@@ -353,7 +367,7 @@ def test_a_container_met_twice_is_compared_twice() -> None:
     one, other = [1], [2]
     assert len(compare((one, one), (other, other))) == 2
     for _ in range(100):  # lists made for each walk may get the address of one that is gone
-        assert compare(None, None, grads_expected=[torch.ones(1)], grads_actual=[torch.zeros(1)])
+        assert compare(None, None, grads=([torch.ones(1)], [torch.zeros(1)]))
 
 
 def test_result_objects_are_compared_by_their_attributes() -> None:
@@ -405,7 +419,7 @@ def test_outputs_that_share_storage_in_eager_share_it_when_compiled() -> None:
         return y, y.view(-1), x.t(), *y.chunk(2), y.expand(2, 4, 6), x.unsqueeze(0)
 
     one, other = torch.ones(4, 6), torch.ones(4, 6)
-    assert compare(views(one), torch.compile(views)(other), inputs_expected=[one], inputs_actual=[other]) == []
+    assert compare(views(one), torch.compile(views)(other), inputs=([one], [other])) == []
 
 
 def test_difference_is_a_plain_value() -> None:

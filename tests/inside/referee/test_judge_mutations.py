@@ -19,7 +19,8 @@ from children import trial
 
 from minimizer.inside.questions import TrialRequest
 from minimizer.inside.referee import compare as comparator
-from minimizer.inside.referee.call import Call, GradientCall, Side
+from minimizer.inside.referee import referee
+from minimizer.inside.referee.call import Call, GradientCall
 from minimizer.inside.referee.referee import Verdict
 from minimizer.inside.tasks import trial as judging
 from minimizer.inside.values.snapshot import global_state
@@ -201,14 +202,14 @@ def test_switches_that_the_text_sets_count_on_both_sides(monkeypatch: pytest.Mon
 def test_what_the_referee_cannot_judge_is_not_called_the_same(
     of_gradients: bool, aspect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = judging.referee.judge
+    judge = referee.judge
 
-    def cannot(call: Call, *sides: Side) -> Verdict:
+    def cannot(call: Call, *rest: Any) -> Verdict:
         if isinstance(call, GradientCall) is of_gradients:
             raise RuntimeError("no mode of ours here")
-        return judge(call, *sides)
+        return judge(call, *rest)
 
-    monkeypatch.setattr(judging.referee, "judge", cannot)
+    monkeypatch.setattr(referee, "judge", cannot)
     said = outcome(ASPECTS[aspect], monkeypatch)
     assert (said["ending"], said["exception"]["message"]) == ("setup_error", "no mode of ours here")
 

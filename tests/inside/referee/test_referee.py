@@ -29,6 +29,7 @@ from minimizer.inside.referee.perturbation import Perturbation
 from minimizer.inside.referee.provenance import Mark, MarkedRun
 from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.referee.reruns import Reruns
+from minimizer.inside.values.boundary import Difference
 from minimizer.inside.values.rounding import tensors
 from minimizer.inside.values.snapshot import global_state
 from minimizer.inside.wire import plain
@@ -1060,7 +1061,8 @@ def test_is_random_looks_at_what_is_drawn() -> None:
 
 
 def steady(function: Callable[..., Any], inputs: list[Any], *wrong: str) -> bool:
-    return steadiness.is_steady(Call.now(function, inputs), wrong)
+    differences = [Difference(where, "wrong_output", "value", "1", "2") for where in wrong]
+    return steadiness.steady(Call.now(function, inputs), Verdict(differences=differences)) is not None
 
 
 def test_eager_that_is_seldom_different_is_not_steady() -> None:

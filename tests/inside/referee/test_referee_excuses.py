@@ -95,13 +95,13 @@ def judged(pair: Pair, compiled: Function) -> Verdict:
     return judge(call, call.run(pair.program), call.run(compiled))
 
 
-@pytest.mark.parametrize("rule", EXCUSE_PAIRS)
+@pytest.mark.parametrize("rule", [pytest.param(rule, marks=pytest.mark.fault_behind(rule)) for rule in EXCUSE_PAIRS])
 def test_a_rule_hides_no_fault(rule: str) -> None:
     pair = EXCUSE_PAIRS[rule]
     assert judged(pair, pair.wrong).fault
 
 
-@pytest.mark.parametrize("rule", EXCUSE_PAIRS)
+@pytest.mark.parametrize("rule", [pytest.param(rule, marks=pytest.mark.needs_excuse(rule)) for rule in EXCUSE_PAIRS])
 def test_a_right_program_needs_the_rule(rule: str) -> None:
     pair = EXCUSE_PAIRS[rule]
     verdict = judged(pair, pair.right)

@@ -13,18 +13,20 @@ from slow_child import SlowChild, goes_by
 from toy_programs import chain
 
 from minimizer.engine.budget.clock import Clock
+from minimizer.engine.budget.patience import VERIFY_SECONDS
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.journal import Journal
-from minimizer.engine.levels.draft import Result
+from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.graph import UNBLAMED, UNLOCATED, Search
 from minimizer.engine.levels.script import PythonLevel
-from minimizer.engine.levels.window import Unreduced
+from minimizer.engine.levels.window import Unreduced, accepted
+from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.verdicts import unexamined
-from minimizer.engine.verify.reserve import to_finish, to_verify
+from minimizer.engine.verify.reserve import clean_run_timeout, to_finish, to_verify
 from minimizer.errors import BudgetExceeded, ChildFailed, DiskExceeded
 from minimizer.inside.questions import ScriptRequest, TrialRequest
 from minimizer.report.model import Failure, Report, Reproducibility
@@ -100,17 +102,17 @@ class Searched:
         signature = Signature(Kind.WRONG_OUTPUT, what="value")
         case = Case(cast(Any, Holder()), chain(targets), signature, "differs", otherwise=otherwise)
         (folder / "a.py").write_text("import torch\n")
+        oracle = Oracle(cast(Any, self.child), case.survey, accepted(signature))
         self.search = Search(
             case,
-            cast(Any, self.child),
+            oracle,
             self.journal,
             script=folder / "a.py",
-            source="import torch\n",
             target=None,
             jobs=1,
         )
 
-    def run(self) -> Result:
+    def run(self) -> Draft:
         return self.search.run(_at_once)
 
 
@@ -261,6 +263,16 @@ def test_what_is_held_back_for_clean_runs_goes_by_a_cold_cache() -> None:
     assert to_finish(clock.pace, Kind.WRONG_OUTPUT) < cold + 9.0
 
 
+def test_a_slow_machine_has_more_time_for_a_clean_run() -> None:
+    """Clean runs of a repro that took 38 seconds of processor were once stopped after 180 seconds, with most of the budget left."""
+    clock = Clock(3600)
+    clock.pace.start = 3.0
+    assert clean_run_timeout(clock.pace) == VERIFY_SECONDS
+    clock.pace.start = 60.0
+    clock.pace.ended(60.0)
+    assert clean_run_timeout(clock.pace) > 2 * VERIFY_SECONDS
+
+
 SCRIPT = """\
 import torch
 
@@ -295,8 +307,8 @@ def test_wherever_the_time_ends_there_is_a_reduced_script_and_time_to_verify_it(
     child = SlowChild(journal, dies, seconds=3.0)
     goes_by(child, monkeypatch)
     level = PythonLevel(cast(Any, child), tmp_path / "a.py", [], journal, jobs=1)
-    repro = level.repro(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH))
-    assert repro is not None and journal.repro == repro.source and journal.report.culprits
+    draft = level.draft(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH))
+    assert draft is not None and journal.repro == draft.repro.source and journal.report.culprits
     reduction = journal.report.reduction
     assert reduction is not None and reduction.one_minimal == is_minimal
     assert reduction.nodes_after <= reduction.nodes_before
@@ -315,7 +327,7 @@ def test_a_reduced_script_never_has_more_nodes_than_it_had(tmp_path: Path, monke
     child = SlowChild(journal, counts, seconds=1.0)
     goes_by(child, monkeypatch)
     level = PythonLevel(cast(Any, child), tmp_path / "a.py", [], journal, jobs=1)
-    assert level.repro(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)) is not None
+    assert level.draft(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)) is not None
     reduction = journal.report.reduction
     assert reduction is not None and reduction.nodes_after == 397 <= reduction.nodes_before
 

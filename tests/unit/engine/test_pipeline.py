@@ -12,56 +12,36 @@ from typing import Any, cast
 import pytest
 import sample_reports
 from healthy_verdict import report_of, says_open
+from sample_job import NONE, job_in, parts_of, routes_of
 
 from minimizer.engine import fold, pipeline
 from minimizer.engine.after.conclude import end, settle
-from minimizer.engine.after.follow_up import FollowUp
 from minimizer.engine.between import exact_runs
-from minimizer.engine.between.answer import Answer, Found
-from minimizer.engine.between.wrapper_effect import Effect, Side
+from minimizer.engine.between.answer import NO_ANSWER, Answer, Found
 from minimizer.engine.budget.clock import Clock
-from minimizer.engine.child.bounded import parse
-from minimizer.engine.child.exact_log import Glance
-from minimizer.engine.child.outcome import Verdict
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.emit import Repro
-from minimizer.engine.job import Job, Parts, prepared
+from minimizer.engine.job import Job, prepared
 from minimizer.engine.journal import Journal
-from minimizer.engine.levels import exact as exact_level
 from minimizer.engine.levels.checkpoint import NAME as CHECKPOINT
-from minimizer.engine.levels.draft import Result
+from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.exact import BetweenGraphs
-from minimizer.engine.levels.window import Unreduced
-from minimizer.engine.oracle.signature import verdict_signature
 from minimizer.engine.pipeline import minimize
-from minimizer.engine.program.model import Program
-from minimizer.engine.routes import NO_ANSWER, Made, Routes
-from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.routes import Routes
+from minimizer.engine.survey.cases import Settled
+from minimizer.engine.suspects import Graphs, Verified, verified
 from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
-from minimizer.report.excused import excused
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
-from minimizer.sink import FolderSink
+from minimizer.sink import Aside, FolderSink
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
-
-NONE = cast(Any, None)
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    (tmp_path / "a.py").write_text("import torch\n")
-    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
-    return Job(tmp_path / "a.py", Options(), Settings(), journal, Path("python"))
-
-
-def parts_of(job: Job, **others: Any) -> Parts:
-    """What a job works with: an exact comparison of its script, what follows a repro, and ``others``."""
-    between = BetweenGraphs(NONE, job.script, [], job.journal, jobs=1, timeout=60)
-    follow_up = FollowUp(job.script, NONE, NONE, job.journal, job.options, job.settings)
-    parts = Parts(job, NONE, between, NONE, NONE, NONE, follow_up, NONE)
-    return replace(parts, **others)
+    return job_in(tmp_path)
 
 
 class Unfinished:
@@ -99,10 +79,10 @@ def test_a_job_that_is_ended_early_says_what_it_was_doing(
     """And does not speak of a best result where there is none."""
     unfinished = cast(Any, Unfinished(error))
 
-    def run(job: Job, disk: object) -> None:
+    def run(job: Job, *_: object) -> None:
         with ThreadPoolExecutor(1) as beside:
-            parts = parts_of(job, executor=unfinished, surveys=unfinished, triage=unfinished, beside=beside)
-            pipeline.reduce_graphs(parts, NO_ANSWER, parts.routes(NO_ANSWER))
+            routes = routes_of(job, executor=unfinished, surveys=unfinished, triage=unfinished, beside=beside)
+            pipeline.reach([Graphs()], routes)
 
     monkeypatch.setattr(pipeline, "run", run)
     (tmp_path / "a.py").write_text("import torch\n")
@@ -137,7 +117,7 @@ def test_what_was_announced_and_turns_out_to_be_chance_is_taken_back(job: Job) -
 def test_a_repro_of_an_earlier_run_stays_only_where_this_one_may_go_on_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Status, reason: Reason | None, stays: bool
 ) -> None:
-    def ended(job: Job, disk: object) -> None:
+    def ended(job: Job, *_: object) -> None:
         job.journal.fault = replace(job.journal.fault, status=status, reason=reason)
 
     monkeypatch.setattr(pipeline, "run", ended)
@@ -153,7 +133,7 @@ def test_a_repro_of_an_earlier_run_stays_only_where_this_one_may_go_on_from_it(
 def test_further_repros_of_an_earlier_run_do_not_stay_beside_a_new_repro(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(job: Job, disk: object) -> None:
+    def ended(job: Job, *_: object) -> None:
         job.journal.show("repro.py", b"# new\n")
         job.journal.show("repro-2.py", b"# new, without data\n")
         job.journal.fault = replace(job.journal.fault, status=Status.MINIMIZED)
@@ -182,28 +162,32 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
 
     for name in ("diagnose", "generated_code", "describe", "examine", "compare", "write_further"):
         monkeypatch.setattr(f"minimizer.engine.after.follow_up.{name}", over)
-    monkeypatch.setattr(FollowUp, "_verified", lambda self, result: (*verified(self, holds), result))
+    monkeypatch.setattr("minimizer.engine.after.follow_up.verify", lambda *_, **__: holds)
+    monkeypatch.setattr(BetweenGraphs, "workaround", over)
     job = replace(job, settings=job.settings.model_copy(update={"toolchains": "other=/usr/bin/python3"}))
     job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))
     job.journal.fault = replace(job.journal.fault, reduction=Reduction(one_minimal=True))
-    found = Result(cast(Any, None), found=cast(Any, SimpleNamespace(program=None, oracle=None)))
-    pipeline.follow(Made(found, NONE, over), parts_of(job), NONE)
+    found = cast(Any, SimpleNamespace(program=None, oracle=None))
+    parts = parts_of(job)
+    place = cast(
+        Any, SimpleNamespace(sandbox=None, python=None, packages=(), headers=None, private=lambda name: tmp_path)
+    )
+    surveys = cast(Any, SimpleNamespace(cold=None, crowding=1.0))
+    parts = replace(parts, follow_up=replace(parts.follow_up, place=place, surveys=surveys))
+    repro = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="")
+    draft = Draft(repro, found=found, difference=cast(Any, "a difference"))
+    end = verified(draft, Routes(parts))
+    assert isinstance(end, Verified)
+    pipeline.enrich(end.draft, parts)
     assert seen == [Step.VERIFY, Step.DIAGNOSE, Step.CODE, Step.LAYERS, Step.HEALTH, Step.COMPARE, Step.FURTHER]
     assert list(Step)[list(Step).index(Step.VERIFY) :] == [*seen, Step.WITNESS]
     assert [name for name in job.report.timings if name != "total"] == seen
 
 
-def verified(follow_up: FollowUp, verification: Verification) -> tuple[Verification, list[str]]:
-    """A step that says so."""
-    with follow_up.journal.step(Step.VERIFY):
-        follow_up.journal.fault = replace(follow_up.journal.fault, verification=verification)
-    return verification, []
-
-
 def test_the_issue_is_written_beside_the_report_and_goes_where_nobody_should_file_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(job: Job, disk: object) -> None:
+    def ended(job: Job, *_: object) -> None:
         found = sample_reports.value()
         job.journal.fault = fold.fault_of(found)
         job.journal.repro = sample_reports.REPRO
@@ -211,7 +195,7 @@ def test_the_issue_is_written_beside_the_report_and_goes_where_nobody_should_fil
     script, out = tmp_path / "a.py", tmp_path / "out"
     script.write_text("import torch\n")
     for stays in (True, False):
-        healthy = lambda job, disk: end(job.journal, Status.HEALTHY, Reason.BUDGET, "")  # noqa: E731
+        healthy = lambda job, *_: end(job.journal, Status.HEALTHY, Reason.BUDGET, "")  # noqa: E731
         monkeypatch.setattr(pipeline, "run", ended if stays else healthy)
         minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
         assert (out / "issue.md").exists() == stays
@@ -234,7 +218,7 @@ def test_a_larger_budget_goes_on_from_where_the_time_ended(
     reason: Reason | None,
     stays: bool,
 ) -> None:
-    def ended(job: Job, disk: object) -> None:
+    def ended(job: Job, *_: object) -> None:
         job.journal.fault = replace(job.journal.fault, status=status, reason=reason)
         job.journal.fault = replace(job.journal.fault, reduction=Reduction(one_minimal=is_minimal))
         job.journal.sink.artifact(CHECKPOINT, b"{}")
@@ -244,120 +228,6 @@ def test_a_larger_budget_goes_on_from_where_the_time_ended(
     monkeypatch.setattr(pipeline, "run", ended)
     minimize(script, options=Options(), settings=Settings(), sink=FolderSink(out))
     assert (FolderSink(out).earlier(CHECKPOINT) is not None) == stays
-
-
-STRIDES = {
-    "fault": True,
-    "kind": "wrong_metadata",
-    "differences": [{"where": "output", "kind": "wrong_metadata", "what": "stride"}],
-}
-WELL = Settled(Status.HEALTHY, None, "Healthy.")
-
-
-def of_layout() -> Case:
-    verdict = parse(Verdict, STRIDES)
-    return Case(cast(Any, None), Program((), (), ()), verdict_signature(verdict), "differs", verdict=verdict)
-
-
-class Layouts:
-    """A triage of a script of which nothing is wrong but a memory layout; keeps the verdict that it is asked against."""
-
-    against: Settled | None = None
-
-    def run(self) -> Settled:
-        return WELL
-
-    def by_layout(self, otherwise: Settled) -> Case | Settled:
-        self.against = otherwise
-        return of_layout() if otherwise.kind is None else otherwise
-
-
-def ended_by(job: Job, monkeypatch: pytest.MonkeyPatch, plain: Settled, end: Exception) -> tuple[Report, Layouts]:
-    """The report of a job whose search for a layout ends so, and whose plain runs come to this verdict."""
-    layouts = Layouts()
-
-    def give_up(routes: Routes, case: Case) -> None:
-        routes._announce(case)
-        raise end
-
-    monkeypatch.setattr(pipeline, "against_plain_runs", lambda *_: plain)
-    monkeypatch.setattr(Routes, "by_graph", give_up)
-    with ThreadPoolExecutor(1) as beside:
-        unfinished = cast(Any, Unfinished(Cancelled()))
-        parts = parts_of(job, executor=unfinished, triage=cast(Any, layouts), beside=beside)
-        found = pipeline.reduce_graphs(parts, NO_ANSWER, parts.routes(NO_ANSWER))
-    assert isinstance(found, Settled)
-    pipeline.conclude(found, NO_ANSWER, parts)
-    return job.report, layouts
-
-
-@pytest.mark.parametrize("end", [Unreduced(WELL), ChildFailed("gone")])
-def test_another_memory_layout_without_a_repro_is_partial(
-    job: Job, monkeypatch: pytest.MonkeyPatch, end: Exception
-) -> None:
-    report, _ = ended_by(job, monkeypatch, WELL, end)
-    assert (report.status, report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
-    assert report.failure is not None
-    assert (report.failure.kind, report.failure.layout_only) == (Kind.WRONG_METADATA, True)
-    assert report.summary.startswith("Values equal, memory layout differs")
-
-
-def test_another_memory_layout_hides_nothing_that_plain_runs_show(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    raised = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It raises.", kind=Kind.RUNTIME_ERROR)
-    report, layouts = ended_by(job, monkeypatch, raised, Unreduced(WELL))
-    assert layouts.against is raised
-    assert (report.reason, report.failure and report.failure.layout_only) == (Reason.UNEXPLAINED, False)
-
-
-@pytest.mark.parametrize(
-    "plain", [WELL, Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It raises.", kind=Kind.RUNTIME_ERROR)]
-)
-def test_what_plain_runs_show_comes_before_an_effect_of_the_wrapper(
-    job: Job, monkeypatch: pytest.MonkeyPatch, plain: Settled
-) -> None:
-    """And what they excuse, or do not know, stays in the verdict."""
-    told = excused("plain_runs_unknown", "it took too long")
-    effect = replace(WELL, status=Status.FAILED, reason=Reason.WRAPPER_EFFECT, summary="Line 1.")
-    monkeypatch.setattr(pipeline, "past_wrappers", lambda *_: effect)
-    report, layouts = ended_by(job, monkeypatch, replace(plain, excused=(told,)), Cancelled())
-    assert report.reason is (plain.reason or Reason.WRAPPER_EFFECT)
-    assert told in report.checked.excused
-    assert (layouts.against is None) == (plain is WELL)
-
-
-@pytest.mark.parametrize("repro", [None, Repro])
-def test_a_fault_between_graphs_without_a_repro_is_partial(
-    job: Job, monkeypatch: pytest.MonkeyPatch, repro: Any
-) -> None:
-    """And has its workaround at once; with a repro, one is looked for when that is verified."""
-    job.journal.fault = replace(
-        job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
-    )
-    monkeypatch.setattr(BetweenGraphs, "repro", lambda self, found: repro)
-    asked: list[Any] = []
-    monkeypatch.setattr(BetweenGraphs, "workaround", lambda self, found: asked.append(found))
-    found = pipeline.reduce_between(parts_of(job), Answer(cast(Any, Found)))
-    if repro is not None:
-        assert (isinstance(found, Made), asked) == (True, [])
-        return
-    assert asked == [Found]
-    assert isinstance(found, Settled)
-    pipeline.conclude(found, NO_ANSWER, parts_of(job))
-    assert (job.report.status, job.report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
-    assert job.report.failure is not None, "what was announced stays"
-
-
-def test_a_script_whose_own_check_fails_is_reduced_by_that_where_nothing_else_can_be_asserted(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def repro(between: BetweenGraphs, found: Any) -> None:
-        job.journal.fault = replace(
-            job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism="lost_mutation")
-        )
-
-    monkeypatch.setattr(BetweenGraphs, "repro", repro)
-    assert pipeline.reduce_between(parts_of(job), Answer(cast(Any, Found), failed_check="AssertionError")) is None
-    assert job.report.failure is None
 
 
 CHECKED = "assert f(x) == g(x)\n"
@@ -420,43 +290,6 @@ def test_exact_runs_whose_child_goes_away_are_told(job: Job, monkeypatch: pytest
     assert says_open(report_of(exact=answer), "exact_no_answer")
 
 
-def healthy() -> Settled:
-    return Settled(Status.HEALTHY, None, "No difference in 3 calls.")
-
-
-def test_a_healthy_script_that_looks_at_the_wrapper_is_told_so(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    effect = Effect("net.steps", Side("5", "0"), Glance(key="k", sort="is_compiling", line=1))
-    monkeypatch.setattr(exact_level, "wrapper_effect", lambda runs, text: effect)
-    found = pipeline.past_wrappers(healthy(), Answer(looks=6), parts_of(job))
-    assert (found.status, found.reason) == (Status.FAILED, Reason.WRAPPER_EFFECT)
-    assert "net.steps is 0, and 5 without torch.compile" in found.summary
-
-
-@pytest.mark.parametrize(
-    ("found", "answer"),
-    [
-        (healthy(), NO_ANSWER),
-        (Settled(Status.FAILED, Reason.FAILS_IN_EAGER, "It fails."), Answer(looks=6)),
-    ],
-)
-def test_wrappers_are_asked_for_only_where_all_else_is_healthy_and_was_compared(
-    job: Job, monkeypatch: pytest.MonkeyPatch, found: Settled, answer: Answer
-) -> None:
-    monkeypatch.setattr(exact_level, "wrapper_effect", lambda runs, text: pytest.fail("asked"))
-    assert pipeline.past_wrappers(found, answer, parts_of(job)) is found
-
-
-@pytest.mark.parametrize("error", [ChildFailed("gone"), BudgetExceeded("the time is over")])
-def test_a_healthy_verdict_outlives_runs_without_wrappers_that_come_to_nothing(
-    job: Job, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def fail(runs: object, text: str) -> None:
-        raise error
-
-    monkeypatch.setattr(exact_level, "wrapper_effect", fail)
-    assert pipeline.past_wrappers(healthy(), Answer(looks=6), parts_of(job)).status is Status.HEALTHY
-
-
 def test_exact_runs_that_use_up_the_disk_end_the_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def compare(between: BetweenGraphs) -> Answer:
         raise DiskExceeded("the disk is full")
@@ -464,27 +297,6 @@ def test_exact_runs_that_use_up_the_disk_end_the_job(job: Job, monkeypatch: pyte
     monkeypatch.setattr(BetweenGraphs, "compare", compare)
     with pytest.raises(DiskExceeded):
         pipeline.compare_exactly(parts_of(job))
-
-
-@pytest.mark.parametrize("mechanism", ["lost_mutation", None])
-def test_a_child_that_goes_away_takes_no_confirmed_failure_with_it(
-    job: Job, monkeypatch: pytest.MonkeyPatch, mechanism: Any
-) -> None:
-    """The graphs are looked at all the same; a workaround needs to know how the failure came about."""
-
-    def repro(between: BetweenGraphs, found: Any) -> None:
-        job.journal.fault = replace(
-            job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism=mechanism)
-        )
-        raise ChildFailed("the child is gone")
-
-    monkeypatch.setattr(BetweenGraphs, "repro", repro)
-    if mechanism is not None:
-        monkeypatch.setattr(BetweenGraphs, "workaround", lambda self, found: None)
-    found = pipeline.reduce_between(parts_of(job), Answer(cast(Any, Found)))
-    assert isinstance(found, Settled)
-    assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
-    assert found.summary.startswith("It differs.")
 
 
 def test_a_script_of_a_newer_python_is_left_in_one_piece_and_that_is_said(job: Job, tmp_path: Path) -> None:
@@ -505,3 +317,42 @@ def test_a_script_that_our_python_parses_is_not_said_to_be_newer(job: Job) -> No
     with Scratch() as disk, prepared(job, disk):
         pass
     assert not [note for note in job.report.notes if "one piece" in note]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(None, Status.MINIMIZED), (ChildFailed("gone"), Status.FAILED), (Cancelled(), Status.CANCELLED)]
+)  # fmt: skip
+def test_a_dumped_graph_is_attempted_apart_from_the_job(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None, status: Status
+) -> None:
+    """With the time that is left, on a disk of its own, and without what was asked of the user's script."""
+    asked = list[Job]()
+
+    def investigate(inner: Job, disk: Scratch, machine: object) -> None:
+        asked.append(inner)
+        assert disk.path.exists()
+        inner.journal.show("repro.py", b"# of the graph")
+        if error is not None:
+            raise error
+        inner.journal.fault = replace(inner.journal.fault, status=Status.MINIMIZED)
+
+    monkeypatch.setattr(pipeline, "investigate", investigate)
+    job = replace(job, options=Options(args=["--fast"], nproc=2, target="relu", expect="crash"))
+    aside = Aside(job.journal.sink)
+    with job.journal.clock.within(100):
+        report = pipeline.attempt_dump(job, tmp_path / "witness.py", aside)
+    (inner,) = asked
+    assert (report.status, job.report.status) == (status, Status.RUNNING)
+    assert inner.options == job.options.model_copy(
+        update={
+            "budget": inner.options.budget,
+            "witness": False,
+            "args": [],
+            "nproc": 1,
+            "expect": "auto",
+            "target": None,
+        }
+    )
+    assert inner.options.budget in (99, 100)
+    assert aside.artifacts.keys() == {"repro.py", "run.log"}
+    assert not (tmp_path / "out" / "repro.py").exists()

@@ -12,21 +12,26 @@ from typing import Any, cast
 
 import pytest
 from healthy_verdict import COMPARED, is_sure, report_of, says_open
+from sample_job import job_in, routes_of
 
+from minimizer.engine.after.follow_up import FollowUp
 from minimizer.engine.between import answer as answers
-from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Outcome
-from minimizer.engine.journal import Journal
-from minimizer.engine.levels.window import Unreduced
-from minimizer.engine.localize.suspects import Answer
+from minimizer.engine.levels.draft import Draft
+from minimizer.engine.levels.graph import pin
+from minimizer.engine.levels.outer import OuterLevel
+from minimizer.engine.levels.window import Unreduced, accepted
+from minimizer.engine.localize.behind_jumps import Answer
+from minimizer.engine.localize.localize import Localized
+from minimizer.engine.oracle.oracle import Measured, Oracle
 from minimizer.engine.oracle.signature import Signature, signature_of
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.program.regions import Region
 from minimizer.engine.reduce.python import Rerun
-from minimizer.engine.routes import Made, Routes, checked_of, unanswered
+from minimizer.engine.routes import Routes, unanswered
 from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
@@ -34,28 +39,19 @@ from minimizer.engine.survey.verdicts import unexamined
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.options import Options
 from minimizer.report.examined import Attempt
-from minimizer.report.model import Failure, Reduction, Report, Reproducibility
-from minimizer.sink import FolderSink
+from minimizer.report.model import AlsoSeen, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Status
-
-
-class Kept:
-    """A finished result."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def keep(self, journal: Journal) -> None:
-        self.times += 1
 
 
 @pytest.fixture
 def routes(tmp_path: Path) -> Iterator[Routes]:
-    (tmp_path / "a.py").write_text("import torch\n")
-    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     with ThreadPoolExecutor(1) as beside:
-        none = cast(Any, None)
-        yield Routes(none, cast(Any, Suspects()), journal, Options(), tmp_path / "a.py", 1, beside)
+        yield routes_of(job_in(tmp_path), triage=Suspects(), beside=beside)
+
+
+def give(routes: Routes, triage: Any) -> None:
+    """Let the surveys of the script be judged by this."""
+    routes.parts = replace(routes.parts, triage=triage)
 
 
 def wrong(*whats: str) -> Outcome:
@@ -75,16 +71,15 @@ def wrong(*whats: str) -> Outcome:
     ],
 )
 def test_nan_stays_part_of_a_failure_that_it_is(
-    routes: Routes, monkeypatch: pytest.MonkeyPatch, script: list[str], window: list[str], pinned: bool
+    monkeypatch: pytest.MonkeyPatch, script: list[str], window: list[str], pinned: bool
 ) -> None:
     signature = signature_of(wrong(*script))
     assert signature is not None
-    case = replace(suspect(), signature=signature, otherwise=None)
-    search = routes._search(case)
-    monkeypatch.setattr(search._oracle, "judge", lambda programs: [wrong(*window)])
-    search._pin(case.program)
-    assert search._oracle.shows(wrong("value")) is not pinned
-    assert search._oracle.shows(wrong("value", "inf"))
+    oracle = Oracle(cast(Any, None), cast(Any, None), accepted(signature))
+    monkeypatch.setattr(oracle, "judge", lambda programs: [wrong(*window)])
+    pin(oracle, signature, suspect().program)
+    assert oracle.shows(wrong("value")) is not pinned
+    assert oracle.shows(wrong("value", "inf"))
 
 
 def suspect() -> Case:
@@ -130,8 +125,12 @@ def test_a_suspect_that_nobody_could_confirm_is_no_failure(
 
     monkeypatch.setattr("minimizer.engine.levels.window.first_wrong", give_up)
     with pytest.raises(type(error)):
-        routes._reduce(suspect())
-    assert routes.report.failure is None
+        routes.by_graph(suspect())
+    assert routes.journal.report.failure is None
+
+
+def cannot_be_traced(case: Case) -> Program:
+    raise ChildFailed("no")
 
 
 def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
@@ -140,18 +139,15 @@ def test_a_suspect_that_cannot_be_taken_apart_leaves_the_question_open(
     """Also where a later one turns out to be rounding."""
     answers = [Answer(unasked=(Region(0, 1),)), Answer()]
 
-    def cannot_be_traced(case: Case) -> Program:
-        raise ChildFailed("no")
-
     def ask(*_: object, **__: object) -> Answer:
         return answers.pop(0)
 
     monkeypatch.setattr("minimizer.engine.levels.window.first_wrong", ask)
     monkeypatch.setattr(Case, "lowered", cannot_be_traced)
     first, second = suspect(), suspect()
-    routes.triage = cast(Any, Suspects(second))
+    give(routes, Suspects(second))
     with pytest.raises(Unreduced) as end:
-        routes._reduce(first)
+        routes.by_graph(first)
     assert not first.survey.is_open and not second.survey.is_open  # type: ignore[attr-defined]
     assert (end.value.settled.status, end.value.settled.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert not answers
@@ -164,11 +160,13 @@ def test_a_graph_that_passes_by_itself_is_not_reduced(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, call: int, said: str
 ) -> None:
     """One that failed at a later call may need what the earlier ones have left behind."""
-    monkeypatch.setattr("minimizer.engine.levels.window.WindowSearch._confirmed", lambda *_: None)
-    monkeypatch.setattr("minimizer.engine.levels.window.WindowSearch._lowered", lambda *_: None)
+    nowhere = Localized(suspect().program, (), (), confirmed=False)
+    monkeypatch.setattr("minimizer.engine.levels.window.localize", lambda *_, **__: nowhere)
+    monkeypatch.setattr(Oracle, "measure", lambda *_: Measured(wrong("value"), Reproducibility(failed=0, runs=1)))
+    monkeypatch.setattr(Case, "lowered", cannot_be_traced)
     case = replace(suspect(), otherwise=None, call=call)
     with pytest.raises(Unreduced) as end:
-        routes._reduce(case)
+        routes.by_graph(case)
     assert (end.value.settled.status, end.value.settled.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert said in end.value.settled.summary
 
@@ -181,42 +179,8 @@ def test_a_graph_whose_holder_is_gone_leaves_the_question_open() -> None:
     assert "may be legal rounding" in mere_suspect.summary and "The script fails" in failure.summary
 
 
-class Overwriting:
-    """A Python level that says its own of the failure, and then breaks off."""
-
-    def __init__(self, journal: Journal, error: Exception) -> None:
-        self._journal, self._error = journal, error
-
-    def repro(self, otherwise: object) -> None:
-        another = Failure(kind=Kind.RUNTIME_ERROR, signature="another")
-        self._journal.fault = replace(self._journal.fault, failure=another, reduction=None)
-        raise self._error
-
-
-@pytest.mark.parametrize("error", [BudgetExceeded("over"), ChildFailed("gone"), Cancelled("enough")])
-def test_a_repro_is_not_lost_to_the_attempt_at_a_nicer_one(
-    routes: Routes, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    failure = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, signature="sin")
-    report = routes.report
-    routes.journal.fault = replace(
-        routes.journal.fault, failure=failure, reduction=Reduction(nodes_before=9, nodes_after=2)
-    )
-    before = report.model_copy(deep=True)
-    monkeypatch.setattr(routes, "_python_level", lambda: Overwriting(routes.journal, error))
-    result = Kept()
-
-    if isinstance(error, Cancelled):
-        with pytest.raises(Cancelled):
-            routes._in_public(cast(Any, result))
-    else:
-        assert routes._in_public(cast(Any, result)) is cast(Any, result)
-        assert result.times == 1
-    assert report == before
-
-
 GIVEN_UP = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "It vanishes.")
-MADE = Made(cast(Any, "result"), None)
+DRAFT = Draft(cast(Any, "repro"))
 
 
 class Graphs:
@@ -235,22 +199,24 @@ def failing(graph: int, call: int) -> Case:
 
 
 def words(routes: Routes) -> list[tuple[str, str]]:
-    return [(attempt.what, attempt.outcome) for attempt in routes.report.attempts]
+    return [(attempt.what, attempt.outcome) for attempt in routes.journal.report.attempts]
 
 
 def leads(routes: Routes, monkeypatch: pytest.MonkeyPatch, **ends: object) -> None:
-    """Let routes end so: a repro, a verdict, or None."""
-    for name in ("_by_graph_or_verdict", "_by_sequence", "_by_script"):
-        monkeypatch.setattr(routes, name, partial(answered, ends.get(name[1:])))
+    """Let routes end so: a draft, a verdict, or None."""
+    for name in ("by_graph", "by_sequence", "by_outer", "by_script"):
+        monkeypatch.setattr(routes, name, partial(answered, ends.get(name)))
 
 
 def answered(end: object, _: object) -> object:
+    if isinstance(end, Settled):
+        raise Unreduced(end)
     return end
 
 
 def test_every_route_is_tried_before_a_failure_is_given_up(routes: Routes, monkeypatch: pytest.MonkeyPatch) -> None:
-    routes.triage = cast(Any, Graphs(failing(2, 0)))
-    leads(routes, monkeypatch, by_graph_or_verdict=GIVEN_UP)
+    give(routes, Graphs(failing(2, 0)))
+    leads(routes, monkeypatch, by_graph=GIVEN_UP)
     assert routes.follow(failing(0, 1)) is GIVEN_UP
     assert words(routes) == [
         ("graph 0, with the exact inputs of its call 2", "no repro"),
@@ -260,27 +226,41 @@ def test_every_route_is_tried_before_a_failure_is_given_up(routes: Routes, monke
         ("the other graphs of the run", "no repro"),
         ("the script at the Python level", "no repro"),
     ]
-    assert cast(Any, routes.triage).passed_by == [0, 2]
+    assert cast(Any, routes.parts.triage).passed_by == [0, 2]
+
+
+def test_a_graph_that_fails_in_every_run_is_tried_once(routes: Routes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does not compile ends every run, also those that are to pass it by."""
+    holder = Holder()
+    give(routes, Graphs(replace(failing(0, 0), survey=cast(Any, holder))))
+    leads(routes, monkeypatch, by_graph=GIVEN_UP)
+    assert routes.follow(failing(0, 0)) is GIVEN_UP
+    assert words(routes) == [
+        ("graph 0, with the exact inputs of its call 1", "no repro"),
+        ("the other graphs of the run", "no repro"),
+        ("the script at the Python level", "no repro"),
+    ]
+    assert not holder.is_open
 
 
 @pytest.mark.parametrize(
     ("ends", "last"),
     [
-        ({"by_graph_or_verdict": MADE}, "graph 0, with the exact inputs of its call 2"),
+        ({"by_graph": DRAFT}, "graph 0, with the exact inputs of its call 2"),
         (
-            {"by_graph_or_verdict": GIVEN_UP, "by_sequence": MADE},
+            {"by_graph": GIVEN_UP, "by_sequence": DRAFT},
             "graph 0, with the calls that led to its call 2",
         ),
-        ({"by_graph_or_verdict": GIVEN_UP, "by_script": MADE}, "the script at the Python level"),
+        ({"by_graph": GIVEN_UP, "by_script": DRAFT}, "the script at the Python level"),
     ],
     ids=["graph", "sequence", "script"],
 )
 def test_first_route_with_a_repro_is_the_last_that_is_taken(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, ends: dict[str, object], last: str
 ) -> None:
-    routes.triage = cast(Any, Graphs())
+    give(routes, Graphs())
     leads(routes, monkeypatch, **ends)
-    assert routes.follow(failing(0, 1)) is MADE
+    assert routes.follow(failing(0, 1)) is DRAFT
     assert words(routes)[-1] == (last, "a repro")
 
 
@@ -288,7 +268,7 @@ def test_failure_that_eager_does_not_repeat_is_no_matter_for_other_routes(
     routes: Routes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unsteady = Settled(Status.FAILED, Reason.NONDETERMINISTIC, "Eager differs from eager.")
-    leads(routes, monkeypatch, by_graph_or_verdict=unsteady, by_script=MADE)
+    leads(routes, monkeypatch, by_graph=unsteady, by_script=DRAFT)
     assert routes.follow(failing(0, 1)) is unsteady
     assert len(words(routes)) == 1
 
@@ -296,13 +276,82 @@ def test_failure_that_eager_does_not_repeat_is_no_matter_for_other_routes(
 def test_script_whose_failure_no_graph_carries_is_reduced_itself(
     routes: Routes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leads(routes, monkeypatch, by_script=MADE)
-    assert routes.follow(ScriptCase(GIVEN_UP)) is MADE
+    leads(routes, monkeypatch, by_script=DRAFT)
+    assert routes.follow(ScriptCase(GIVEN_UP)) is DRAFT
+
+
+@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.WRONG_OUTPUT])
+def test_calls_around_graphs_are_asked_first_for_what_raises(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    leads(routes, monkeypatch, by_outer=DRAFT, by_script=None)
+    verdict = replace(GIVEN_UP, kind=kind)
+    assert routes.follow(ScriptCase(verdict)) is (DRAFT if kind is Kind.RUNTIME_ERROR else verdict)
+
+
+@pytest.mark.parametrize(
+    ("end", "holds"),
+    [
+        (DRAFT, True),
+        (DRAFT, False),
+        (None, True),
+        (ChildFailed("no trace"), True),
+        (RecursionError(), True),
+        (BudgetExceeded("over"), True),
+    ],
+)
+def test_calls_around_graphs_that_show_nothing_leave_the_failure_to_the_script(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: object, holds: bool
+) -> None:
+    def draft(level: OuterLevel, otherwise: Settled) -> object:
+        routes.journal.show("repro.py", b"")
+        routes.journal.fault = replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),))
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    before = routes.journal.fault
+    monkeypatch.setattr(OuterLevel, "draft", draft)
+    monkeypatch.setattr(FollowUp, "may_hold", lambda *_: holds)
+    is_shown = end is DRAFT and holds
+    assert routes.by_outer(GIVEN_UP) is (DRAFT if is_shown else None)
+    assert (routes.journal.fault is before) is not is_shown
+    if end is DRAFT:
+        assert (tmp_path / "out" / "repro.py").exists() is holds
+
+
+def test_a_draft_of_calls_around_graphs_is_kept_where_no_time_is_left_for_another(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OuterLevel, "draft", lambda *_: DRAFT)
+    monkeypatch.setattr(FollowUp, "may_hold", lambda *_: False)
+    with routes.journal.clock.within(1):
+        assert routes.by_outer(GIVEN_UP) is DRAFT
+
+
+def test_a_job_that_is_cancelled_there_keeps_what_it_has(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def draft(level: OuterLevel, otherwise: Settled) -> Draft:
+        routes.journal.show("repro.py", b"")
+        routes.journal.fault = replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),))
+        return DRAFT
+
+    def cancelled(*_: object) -> bool:
+        raise Cancelled("by its owner")
+
+    monkeypatch.setattr(OuterLevel, "draft", draft)
+    monkeypatch.setattr(FollowUp, "may_hold", cancelled)
+    with pytest.raises(Cancelled):
+        routes.by_outer(GIVEN_UP)
+    assert routes.journal.fault.also_seen and (tmp_path / "out" / "repro.py").exists()
 
 
 def test_one_rank_of_several_is_no_script_of_its_own(routes: Routes, monkeypatch: pytest.MonkeyPatch) -> None:
-    routes.options, routes.triage = Options(nproc=2), cast(Any, Graphs())
-    leads(routes, monkeypatch, by_graph_or_verdict=GIVEN_UP, by_sequence=MADE, by_script=MADE)
+    give(routes, Graphs())
+    job = replace(routes.parts.job, options=Options(nproc=2))
+    routes.parts = replace(routes.parts, job=job)
+    leads(routes, monkeypatch, by_graph=GIVEN_UP, by_sequence=DRAFT, by_script=DRAFT)
     assert routes.follow(failing(0, 1)) is GIVEN_UP
 
 
@@ -310,7 +359,7 @@ def test_route_that_is_cut_short_is_noted(routes: Routes, monkeypatch: pytest.Mo
     def over(case: Case) -> None:
         raise BudgetExceeded("over")
 
-    monkeypatch.setattr(routes, "_by_graph_or_verdict", over)
+    monkeypatch.setattr(routes, "by_graph", over)
     with pytest.raises(BudgetExceeded):
         routes.follow(failing(0, 0))
     assert words(routes) == [("graph 0, with the exact inputs of its call 1", "cut short")]
@@ -352,15 +401,22 @@ class Reruns:
 def test_caches_are_blamed_where_the_script_fails_with_them_alone(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, is_cached: bool, cold: bool | None, warm: bool, reason: Reason
 ) -> None:
-    routes.triage = cast(Any, Reruns(cold, warm))
-    leads(routes, monkeypatch, by_graph_or_verdict=GIVEN_UP)
+    give(routes, Reruns(cold, warm))
+    leads(routes, monkeypatch, by_graph=GIVEN_UP)
     end = routes.follow(replace(failing(0, 0), is_cached=is_cached))
     assert isinstance(end, Settled)
     assert (end.status, end.reason) == (Status.PARTIAL, reason)
     is_of_caches = reason is Reason.UNEXPLAINED
     assert (end.kind is Kind.WRONG_OUTPUT) == is_of_caches
-    workaround = routes.report.workaround
+    workaround = routes.journal.report.workaround
     assert (workaround is not None and workaround.verified) == is_of_caches
+
+
+def vanishing(routes: Routes, case: Case) -> None:
+    """The search for a graph that passes by itself, where the failure needs a cache."""
+    settled = routes.needs_caches(case)
+    assert settled is not None
+    raise Unreduced(settled)
 
 
 @pytest.mark.parametrize(
@@ -370,13 +426,10 @@ def test_caches_are_blamed_where_the_script_fails_with_them_alone(
 def test_the_cache_to_blame_is_named_before_other_ways_are_tried(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, in_inductor: bool, stage: Stage, name: str
 ) -> None:
-    routes.triage = cast(Any, Reruns(False, True, in_inductor))
+    give(routes, Reruns(False, True, in_inductor))
     case = replace(failing(0, 0), is_cached=True, message="output: value: expected -1.48, got -2.18")
 
-    def vanishing(case: Case) -> Settled:
-        return routes._needs_caches(case) or pytest.fail("not asked")
-
-    monkeypatch.setattr(routes, "_by_graph_or_verdict", vanishing)
+    monkeypatch.setattr(routes, "by_graph", partial(vanishing, routes))
     end = routes.follow(case)
 
     assert [what for what, _ in words(routes)] == [
@@ -394,9 +447,9 @@ def test_the_cache_is_named_where_the_time_ends_before_there_is_a_repro(
     def over(case: Case, cache: Cache) -> None:
         raise BudgetExceeded("over")
 
-    routes.triage = cast(Any, Reruns(False, True))
-    monkeypatch.setattr(routes, "_by_graph_or_verdict", lambda case: routes._needs_caches(case))
-    monkeypatch.setattr(routes, "_by_caches", over)
+    give(routes, Reruns(False, True))
+    monkeypatch.setattr(routes, "by_graph", partial(vanishing, routes))
+    monkeypatch.setattr(routes, "by_caches", over)
     end = routes.follow(replace(failing(0, 0), is_cached=True))
     assert isinstance(end, Settled) and end.cache is not None
 
@@ -415,7 +468,7 @@ def test_python_state_is_left_out_where_no_exact_run_has_looked_at_it(
     exact: answers.Answer, left_out: list[str]
 ) -> None:
     checked = parse(protocol.Checked, {"calls": 3, "not_compared": ["calls"], "state": ["state"]})
-    known = checked_of(checked, exact)
+    known = answers.checked_of(checked, exact)
     assert (known.calls, known.not_compared) == (3, left_out)
 
 
@@ -436,28 +489,26 @@ def as_plain(routes: Routes, monkeypatch: pytest.MonkeyPatch, end: Settled, *ans
     """What a failure that plain runs showed comes to, by the judges' answers, and those that were asked."""
     asked, left = list[str](), iter(answers)
 
-    def by_script(self: Routes, otherwise: Settled, judge: Rerun) -> Made | None:
+    def by_script(self: Routes, otherwise: Settled, judge: Rerun) -> Draft | None:
         assert otherwise is end
         asked.append(PLAIN if isinstance(judge, PlainRerun) else WARM)
         answer = next(left)
         if isinstance(answer, Exception):
             raise answer
-        return cast(Made | None, answer)
+        return cast(Draft | None, answer)
 
-    monkeypatch.setattr(Routes, "_by_script", by_script)
+    monkeypatch.setattr(Routes, "by_script", by_script)
     return routes.as_it_runs_plainly(end, cast(PlainRuns, None)), asked
 
 
 def test_what_only_plain_runs_show_is_asked_of_the_warm_child_first(
     routes: Routes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Made(cast(Any, None), None)
-    assert as_plain(routes, monkeypatch, UNEXPLAINED, made) == (made, [WARM])
+    assert as_plain(routes, monkeypatch, UNEXPLAINED, DRAFT) == (DRAFT, [WARM])
 
 
 def test_then_plain_runs_are_the_judge(routes: Routes, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Made(cast(Any, None), None)
-    assert as_plain(routes, monkeypatch, UNEXPLAINED, None, made) == (made, [WARM, PLAIN])
+    assert as_plain(routes, monkeypatch, UNEXPLAINED, None, DRAFT) == (DRAFT, [WARM, PLAIN])
 
 
 def test_the_warm_child_is_not_asked_again(routes: Routes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Passes over forms that hold no more than a part of them: a comprehension over one, a container of one, a name for nothing.
+"""Passes over forms that hold no more than a part of them: a comprehension over one, a container of one, a name or a call for nothing.
 
 What is left of a script is full of them: lists that have lost their other elements, loops their other rounds.
 """
@@ -32,10 +32,14 @@ def _simpler(source: Source) -> Iterator[Source | None]:
             yield _spread(source, node)
         elif isinstance(node, ast.Subscript | ast.Call):
             yield _as_element(source, node)
+            yield _called_itself(source, node)
+        elif isinstance(node, ast.Lambda):
+            yield _as_its_callee(source, node)
         elif isinstance(node, ast.Assign):
             yield _for_one_name(source, node)
         elif isinstance(node, ast.ClassDef):
             yield from _with_fields(source, node)
+            yield from _with_settings(source, node)
 
 
 # containers --------------------------------------------------------------------------------------------------------------
@@ -104,6 +108,34 @@ def _first(call: ast.Call) -> ast.expr | None:
     return held.elts[0] if isinstance(held, LISTS) and held.elts else None
 
 
+# calls -------------------------------------------------------------------------------------------------------------------
+
+
+def _as_its_callee(source: Source, node: ast.Lambda) -> Source | None:
+    """With ``f`` in place of ``lambda x: f(x)``."""
+    given = node.args
+    call, names = node.body, [one.arg for one in given.args]
+    has_more = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
+    if not isinstance(call, ast.Call) or call.keywords or has_more:
+        return None
+    passed = [one.id for one in call.args if isinstance(one, ast.Name)]
+    is_bound = any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(call.func))
+    if is_bound or passed != names or len(call.args) != len(names):
+        return None
+    return source.edited({number_of(node): lambda _: call.func})
+
+
+def _called_itself(source: Source, node: ast.Subscript | ast.Call) -> Source | None:
+    """With ``module(x)`` in place of ``functional_call(module, parameters, x)``."""
+    if not isinstance(node, ast.Call) or full_name(node.func, {}).rpartition(".")[2] != "functional_call":
+        return None
+    if len(node.args) != 3 or any(isinstance(one, ast.Starred) for one in node.args):
+        return None
+    module, _, given = node.args
+    arguments = given.elts if isinstance(given, ast.Tuple) else [given]
+    return source.edited({number_of(node): lambda _: ast.Call(module, arguments, node.keywords)})
+
+
 # names -------------------------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +167,23 @@ def _with_fields(source: Source, made: ast.ClassDef) -> Iterator[Source | None]:
         named = [n for n in source.nodes() if isinstance(n, ast.Attribute) and n.attr == target]
         if named and all(isinstance(n.ctx, ast.Load) for n in named):
             edits: dict[int, Edit] = {number_of(n): lambda _, value=value: copy.deepcopy(value) for n in named}  # type: ignore[misc]
+            yield source.edited({**edits, number_of(statement): lambda _: None})
+
+
+def _with_settings(source: Source, made: ast.ClassDef) -> Iterator[Source | None]:
+    """With what a constructor sets an attribute to wherever that is read, where it is a constant, a function or the name of one."""
+    constructor = next((m for m in made.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
+    given = {n.arg for n in ast.walk(constructor.args) if isinstance(n, ast.arg)} if constructor is not None else set()
+    for statement in constructor.body if constructor is not None else ():
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Attribute):
+            continue
+        value = statement.value
+        is_simple = isinstance(value, ast.Constant | ast.Lambda) or full_name(value, {})[:1] not in ("", ".")
+        is_open = any(isinstance(n, ast.Name) and n.id in given for n in ast.walk(value))
+        uses = [n for n in source.nodes() if isinstance(n, ast.Attribute) and n.attr == target.attr and n is not target]
+        if is_simple and not is_open and uses and all(isinstance(n.ctx, ast.Load) for n in uses):
+            edits: dict[int, Edit] = {number_of(n): lambda _, value=value: copy.deepcopy(value) for n in uses}  # type: ignore[misc]
             yield source.edited({**edits, number_of(statement): lambda _: None})
 
 

@@ -85,7 +85,9 @@ def _without_class(source: Source, name: str) -> Source | None:
     held = _held(site)
     uses = _uses(source, held, attributes) if held is not None else {}
     if method.name == OF_MODULES:  # the object itself is called
-        changed: list[ast.stmt] = [_with_function(site, call, function)]
+        is_named = isinstance(site, ast.Assign) and site.value is call and _is_free(source, held, forward, attributes)
+        forward.function.name = held if is_named and held is not None else function
+        changed: list[ast.stmt] = [] if is_named else [_with_function(site, call, function)]
     else:
         bound = [
             n
@@ -106,6 +108,13 @@ def _without_class(source: Source, name: str) -> Source | None:
             number_of(site): lambda _: [*setting, forward.function, *changed],
         }
     )
+
+
+def _is_free(source: Source, held: str | None, forward: _Plain, attributes: set[str]) -> bool:
+    """Whether the function may have the name of the object, so that no second name stands for it."""
+    bound = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    bound += [n.arg for n in source.nodes() if isinstance(n, ast.arg)]
+    return held is not None and bound.count(held) == 1 and held not in forward.locals | attributes
 
 
 def _with_function(site: ast.stmt, node: ast.expr, function: str) -> ast.stmt:

@@ -12,17 +12,17 @@ from typing import Any, cast
 import pytest
 import sample_reports
 
-from minimizer.engine.after.follow_up import FIRMER, MAY_SHRINK, FollowUp
+from minimizer.engine.after.follow_up import MAY_SHRINK, FollowUp
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import CODE_SECONDS, SHARES, VERIFY_SECONDS
 from minimizer.engine.child.environment import Place
-from minimizer.engine.emit import Repro
+from minimizer.engine.emit import Details, Repro
 from minimizer.engine.journal import Journal
-from minimizer.engine.levels.draft import Result
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
+from minimizer.engine.levels.draft import Draft
+from minimizer.errors import BudgetExceeded, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.generated_code import GeneratedCode
-from minimizer.report.model import Failure, Reduction, Report, Verification
+from minimizer.report.model import Failure, Reduction, Report, Reproducibility, Verification
 from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
@@ -34,56 +34,23 @@ LACKS_TIME = Verification(runs=3, failed_same=2, clean_process=True, passes_with
 FLICKERS = Verification(runs=3, failed_same=1, clean_process=True, passes_with_compiler_off=True)
 
 
-class Found:
-    """A result of so many nodes, and the one that is to be had in its place."""
-
-    disputed: str | None = None
-
-    def __init__(self, journal: Journal, nodes: int, seen: Verification, firmer: object = None) -> None:
-        self._journal, self.nodes, self.seen, self._next = journal, nodes, seen, firmer
-        self.firmer = None if firmer is None else self._reduce_again
-        self.kept = 0
-
-    def _reduce_again(self, fails: object) -> object:
-        self._journal.fault = replace(self._journal.fault, reduction=Reduction(nodes_after=5, one_minimal=True))
-        if isinstance(self._next, Exception):
-            raise self._next
-        return self._next
-
-    def keep(self, journal: Journal) -> None:
-        self.kept += 1
+REPRO = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
 
 
 @pytest.fixture
-def follow_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FollowUp:
+def follow_up(tmp_path: Path) -> FollowUp:
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
     journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
-
-    def run(self: FollowUp, result: Any) -> tuple[Verification, list[str], Any]:
-        self.journal.fault = replace(self.journal.fault, verification=result.seen)
-        return result.seen, [] if result.seen.holds else [f"{result.nodes} nodes passed"], result
-
-    monkeypatch.setattr(FollowUp, "_run", run)
-    none = cast(Any, None)
-    return FollowUp(tmp_path / "a.py", none, none, journal, Options(), Settings())
+    place = Place(python=Path("python"), sandbox=choose_sandbox("off"), scratch=tmp_path / "job")
+    return FollowUp(tmp_path / "a.py", place, cast(Any, None), journal, Options(), Settings())
 
 
-def test_what_fails_in_trials_only_gives_way_to_what_fails_by_itself(follow_up: FollowUp) -> None:
-    report = follow_up.report
-    firm = Found(follow_up.journal, 5, HOLDS)
-    assert follow_up.verify(cast(Any, Found(follow_up.journal, 1, PASSES, firm))) is cast(Any, firm)
-    assert (report.status, report.reduction) == (Status.MINIMIZED, Reduction(nodes_after=5, one_minimal=True))
-    assert report.notes == [FIRMER]
-
-
-@pytest.mark.parametrize("further", ["passes", BudgetExceeded("over"), ChildFailed("gone")])
-def test_without_one_the_first_result_stays(follow_up: FollowUp, further: Any) -> None:
-    report = follow_up.report
-    first = Found(follow_up.journal, 1, PASSES, Found(follow_up.journal, 5, PASSES) if further == "passes" else further)
-    assert follow_up.verify(cast(Any, first)) is cast(Any, first)
-    assert (report.status, report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
-    assert (report.reduction, report.verification) == (Reduction(nodes_after=1, one_minimal=True), PASSES)
-    assert (report.notes, first.kept) == (["1 nodes passed"], 1)
+def decided(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, seen: Verification, draft: Draft) -> Report:
+    """The report once the verdict is given on a draft of which clean processes say this."""
+    monkeypatch.setattr("minimizer.engine.after.follow_up.verify", lambda *_, **__: seen)
+    _, _, draft = follow_up.verified(draft)
+    follow_up.decide(draft)
+    return follow_up.report
 
 
 @pytest.mark.parametrize(
@@ -96,39 +63,34 @@ def test_without_one_the_first_result_stays(follow_up: FollowUp, further: Any) -
     ids=["one, and the one without the compiler", "the other two", "one of the other two"],
 )
 def test_runs_that_were_stopped_say_nothing_against_a_repro(
-    follow_up: FollowUp, seen: Verification, reason: Reason
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, seen: Verification, reason: Reason
 ) -> None:
     """Such a job is tried again; only a run that ends otherwise tells that the repro does not hold."""
-    report = follow_up.report
-    follow_up.verify(cast(Any, Found(follow_up.journal, 1, seen)))
+    report = decided(follow_up, monkeypatch, seen, Draft(REPRO))
     assert (report.status, report.reason) == (Status.PARTIAL, reason)
     assert f"{counted(seen.stopped, 'run')} had to be stopped" in report.summary
 
 
 @pytest.mark.parametrize("disputed", [None, "A tolerance would pass."])
 def test_a_verified_repro_is_a_success_also_where_the_time_ended_before_it_was_minimal(
-    follow_up: FollowUp, disputed: str | None
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, disputed: str | None
 ) -> None:
-    report = follow_up.report
     follow_up.journal.fault = replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False))
-    found = Found(follow_up.journal, 3, HOLDS)
-    found.disputed = disputed
-    follow_up.verify(cast(Any, found))
+    report = decided(follow_up, monkeypatch, HOLDS, Draft(REPRO, disputed=disputed))
     assert (report.status, report.reason) == (Status.MINIMIZED, Reason.DISPUTED if disputed else None)
     assert MAY_SHRINK in report.summary and report.may_shrink
     assert report.summary.endswith(disputed or MAY_SHRINK)
 
 
-def test_a_repro_that_does_not_hold_is_not_said_to_shrink(follow_up: FollowUp) -> None:
-    report = follow_up.report
+def test_a_repro_that_does_not_hold_is_not_said_to_shrink(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
     follow_up.journal.fault = replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False))
-    follow_up.verify(cast(Any, Found(follow_up.journal, 3, PASSES)))
+    report = decided(follow_up, monkeypatch, PASSES, Draft(REPRO))
     assert report.status is Status.PARTIAL and MAY_SHRINK not in report.summary and not report.may_shrink
 
 
 @pytest.mark.parametrize("left", [500.0, 20.0, 0.0])
 def test_clean_runs_have_what_is_left_of_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: float
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, left: float
 ) -> None:
     """And no more, however crowded the machine is; what was held back for them is theirs."""
     given = list[float]()
@@ -138,16 +100,10 @@ def test_clean_runs_have_what_is_left_of_the_budget(
         return LACKS_TIME
 
     monkeypatch.setattr("minimizer.engine.after.follow_up.verify", runs)
-    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
-    journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
     monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600 - left))
-    none = cast(Any, None)
-    place = Place(python=Path("python"), sandbox=choose_sandbox("off"), scratch=tmp_path / "job")
-    repro = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
-    with journal.clock.reserving(lambda: 400.0):
-        FollowUp(tmp_path / "a.py", place, none, journal, Options(), Settings()).verify(Result(repro))
+    with follow_up.journal.clock.reserving(lambda: 400.0):
+        follow_up.verified(Draft(REPRO))
     assert given == [VERIFY_SECONDS, left]
-    assert (report.status, report.reason) == (Status.PARTIAL, Reason.BUDGET)
 
 
 def test_a_step_for_which_no_time_is_left_says_so(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,34 +117,33 @@ def test_a_step_for_which_no_time_is_left_says_so(follow_up: FollowUp, monkeypat
     ]
 
 
-def test_a_failure_whose_runs_were_stopped_is_not_taken_for_a_flaky_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("seen", "is_rewritten"), [(FLICKERS, True), (LACKS_TIME, False), (HOLDS, False)])
+def test_a_draft_is_written_again_where_its_failure_turns_out_to_be_flaky(
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, seen: Verification, is_rewritten: bool
 ) -> None:
-    def rewrite(rate: object) -> Repro:
-        raise AssertionError(f"written for a failure that shows in {rate}")
+    """And is published; runs that were stopped say nothing of its rate."""
+    written = list[tuple[object, Reproducibility]]()
+    flaky = replace(REPRO, source="# for a flaky failure")
 
-    monkeypatch.setattr(FollowUp, "_check", lambda *_, **__: LACKS_TIME)
-    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
-    journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
-    none = cast(Any, None)
-    repro = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
-    follow_up = FollowUp(tmp_path / "a.py", none, none, journal, Options(), Settings())
-    assert follow_up.verify(Result(repro, rewrite=rewrite)).repro is repro
+    def write(program: object, details: Details, rate: Reproducibility, journal: Journal) -> Repro:
+        written.append((program, rate))
+        return flaky
 
-
-def test_a_search_for_one_that_the_owner_stops_leaves_the_first_result(follow_up: FollowUp) -> None:
-    report = follow_up.report
-    first = Found(follow_up.journal, 1, PASSES, Cancelled("enough"))
-    with pytest.raises(Cancelled):
-        follow_up.verify(cast(Any, first))
-    assert (report.reduction, report.verification) == (Reduction(nodes_after=1, one_minimal=True), PASSES)
-    assert first.kept == 1
+    monkeypatch.setattr("minimizer.engine.after.follow_up.verify", lambda *_, **__: seen)
+    monkeypatch.setattr("minimizer.engine.after.follow_up.write", write)
+    found = cast(Any, SimpleNamespace(reduced="the program"))
+    _, _, draft = follow_up.verified(Draft(REPRO, details={}, found=found))
+    assert draft.repro is (flaky if is_rewritten else REPRO)
+    assert written == ([("the program", Reproducibility(failed=1, runs=3))] if is_rewritten else [])
+    assert follow_up.journal.repro == (flaky.source if is_rewritten else None)
 
 
 @pytest.mark.parametrize("seen", [HOLDS, PASSES])
-def test_from_the_verdict_on_a_job_may_be_stopped(follow_up: FollowUp, seen: Verification) -> None:
+def test_from_the_verdict_on_a_job_may_be_stopped(
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, seen: Verification
+) -> None:
     assert follow_up.journal.decided_at is None
-    follow_up.verify(cast(Any, Found(follow_up.report, 1, seen)))
+    decided(follow_up, monkeypatch, seen, Draft(REPRO))
     assert follow_up.journal.decided_at is not None
 
 
@@ -310,15 +265,8 @@ def test_a_run_more_of_the_script_is_not_begun_that_cannot_end(
     assert bool(follow_up.report.notes) != fits
 
 
-@pytest.mark.parametrize("seen", [HOLDS, FLICKERS])
-def test_what_fails_now_and_then_is_no_matter_of_memory(follow_up: FollowUp, seen: Verification) -> None:
-    report = follow_up.report
-    first = Found(follow_up.journal, 1, seen, Found(follow_up.journal, 5, HOLDS))
-    assert follow_up.verify(cast(Any, first)) is cast(Any, first)
-    assert report.reduction == Reduction(nodes_after=1, one_minimal=True)
-
-
 def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
+    follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(cold=None, crowding=1.0)))
     report = follow_up.report
     report.timings[Step.SURVEY] = 400.0
     follow_up.examine()
@@ -380,8 +328,8 @@ if "TORCHDYNAMO_DISABLE" not in os.environ:
     report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
     journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
     none = cast(Any, None)
-    first = Result(Repro(source=source, lines=6, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: "))
-    result = FollowUp(tmp_path / "a.py", place, none, journal, Options(), Settings()).verify(first)
-    assert report.verification is not None and report.verification.holds
-    assert "import torch\nimport torch.part\n" in result.repro.source
-    assert journal.repro == result.repro.source
+    first = Draft(Repro(source=source, lines=6, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: "))
+    seen, _, draft = FollowUp(tmp_path / "a.py", place, none, journal, Options(), Settings()).verified(first)
+    assert seen.holds and report.verification == seen
+    assert "import torch\nimport torch.part\n" in draft.repro.source
+    assert journal.repro == draft.repro.source

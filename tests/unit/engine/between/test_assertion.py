@@ -54,6 +54,8 @@ def of(type_: str, **fields: str) -> Entry:
             "round(out.double().norm().item(), 3) == 2.098",
         ),
         ("out", of("Tensor", dtype="torch.int64"), of("Tensor", dtype="torch.float32"), "out.dtype == torch.int64"),
+        ("out", of("Tensor", layout="torch.sparse_csr"), of("Tensor", layout="torch.sparse_coo"), "out.layout == torch.sparse_csr"),
+        ("out", of("Tensor", device="meta"), of("Tensor", device="cpu"), "str(out.device) == 'meta'"),
         ("torch.is_grad_enabled()", of("process", value="True"), of("process", value="False"), "torch.is_grad_enabled()"),
         ("box.n", {}, of("int", value="1"), "not hasattr(box, 'n')"),
         ("f.__wrapped__.calls", of("int", value="2"), of("int", value="1"), "f.calls == 2"),

@@ -70,6 +70,15 @@ def test_an_item_is_set_and_a_value_is_read_outside_of_what_is_compiled() -> Non
     assert moved_out("def f(x):\n    return g(x)\n", 2) is None
 
 
+def test_what_else_is_in_the_line_of_what_is_moved_stays() -> None:
+    text = (
+        "import torch\n@torch.compile\ndef f(x):\n    \N{GREEK SMALL LETTER ALPHA}.add(x); g(x)  # both\n    return x\n"
+    )
+    pasted = moved_out(text, 4)
+    assert pasted is not None
+    assert "\n    in_eager(x); g(x)  # both\n    return x\n" in pasted.text
+
+
 def test_what_changes_names_of_the_function_stays() -> None:
     assert moved_out(TEXT, 9) is None
     assert moved_out(TEXT, 1) is None

@@ -233,7 +233,7 @@ def test_a_script_that_takes_long_does_not_hang(tmp_path: Path) -> None:
     """Nobody has seen it stand still."""
     late = parse(Outcome, {"ending": "timeout", "phase": "compiled"})
     level, _ = python_level(tmp_path, Scripted({None: late}))
-    assert level.repro(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "Discrete values differ.")) is None
+    assert level.draft(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "Discrete values differ.")) is None
 
 
 class Slow(Scripted):
@@ -250,7 +250,7 @@ class Slow(Scripted):
 def test_a_check_of_time_leaves_no_reduction_behind(tmp_path: Path) -> None:
     level, report = python_level(tmp_path, Slow({}), Report(failure=Failure(kind=Kind.CRASH)))
     (tmp_path / "script.py").write_text("import time\nassert time.perf_counter() < limit\n")
-    assert level.repro(Settled(Status.PARTIAL, Reason.DISPUTED, "Only time.", kind=Kind.WRONG_OUTPUT)) is None
+    assert level.draft(Settled(Status.PARTIAL, Reason.DISPUTED, "Only time.", kind=Kind.WRONG_OUTPUT)) is None
     assert (report.reduction, report.also_seen) == (None, [])
 
 

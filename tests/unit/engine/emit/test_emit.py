@@ -294,6 +294,17 @@ def test_short_values_are_nested_and_the_others_named_after_their_operator() -> 
     )
 
 
+def test_a_call_as_long_as_a_line_is_returned_without_a_name() -> None:
+    resized = Node(
+        "interpolate", "torch.nn.functional.interpolate", (Ref("labels"),), (("size", (1, 1)), ("mode", "bilinear"))
+    )
+    program = Program(
+        (Input("labels", tensor(1, 1, 1, 1), code="torch.ones(1, 1, 1, 1)"),), (resized,), ("interpolate",)
+    )
+    returned = 'return torch.nn.functional.interpolate(labels, size=(1, 1), mode="bilinear")'
+    assert body_of(written(program)) == f"def f(labels):\n    {returned}"
+
+
 class Recorder:
     """Stands in for torch: a call returns a value that says how it was made, and is written down."""
 
@@ -644,6 +655,8 @@ def test_a_header_cannot_declare_an_encoding() -> None:
         ("x.CppCompileError", "C++ compile error\n/tmp/a.cpp:1:2: error: 'compile' was not declared in this scope", "was not declared in this scope"),
         ("x.InductorError", "cannot open /tmp/torchinductor_me/ab/cab.py at 0x7f00 for buf12", "cannot open"),
         ("ValueError", "", "ValueError"),
+        ("RuntimeError", "donated buffers require create_graph=False and retain_graph=False", "donated buffers require"),
+        ("TypeError", "Linear(in_features=8, bias=True) got no input", "TypeError"),
         ("ValueError", "a number that is not positive has no square root in the reals", "a number that is not positive has no"),
     ],
 )  # fmt: skip
@@ -853,6 +866,7 @@ def test_gradients_are_those_of_all_that_was_differentiated(places: dict[str, st
         ({"aspect": "class", "output": "[0]"}, "type(f(x)[0])"),
         ({"aspect": "aliasing", "output": "[0]", "alias_of": "L_x_"}, "f(x)[0].untyped_storage().data_ptr() == x.untyped_"),
         ({"aspect": "aliasing", "output": "[1]", "alias_of_output": "[0]"}, "return out[1].untyped_storage().data_ptr() == out[0].unt"),
+        ({"aspect": "identity", "output": "[1]", "alias_of_output": "[0]"}, "return out[1] is out[0]"),
         ({"aspect": "dtype", "gradients": ["L_x_"]}, "torch.autograd.grad(f(x).sum(), x)[0].dtype"),
     ],
 )  # fmt: skip

@@ -111,6 +111,7 @@ def end(part: str, outcome: Outcome) -> Outcome:
         (GRADIENT, SAME, SAME, False),
         (GRADIENT, SAME, None, None),
         (GRADIENT, SAME, UNSET, None),
+        (GRADIENT, SAME, Outcome(ending=Ending.EAGER_ERROR), None),
         ((Kind.WRONG_OUTPUT,), SAME, WRONG, False),  # that backward is one of a graph whose layers were not returned
         ((Kind.WRONG_OUTPUT,), WRONG, None, True),
         ((Kind.COMPILE_ERROR,), SAME, BROKEN, True),

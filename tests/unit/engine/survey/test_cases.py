@@ -90,7 +90,8 @@ def test_health_of_a_script_that_ended_well_has_the_compile_times_of_its_first_r
     monkeypatch.setattr(runs, "crowding", lambda: 1.0)
     found = asked.surveys.health(trace="/trace")
     assert found is not None
-    assert (found.compile_seconds, found.frames, found.eager_seconds) == (9.0, ["cold"], 2.0)
+    assert found.finished is not None
+    assert (found.health.compile_seconds, found.health.frames, found.health.eager_seconds) == (9.0, ["cold"], 2.0)
     assert asked.surveys.is_crowded, "as the machine was when these were taken"
     assert executor.asked[-1].measure and executor.asked[-1].environ == {}
 
@@ -102,7 +103,7 @@ def test_health_of_a_failing_script_comes_from_a_cold_run_as_far_as_that_goes() 
     executor.fresh_cache = lambda: Path("/fresh")  # type: ignore[attr-defined]
     asked.run()
     found = asked.surveys.health(trace="/trace")
-    assert found is not None and found.compile_seconds == 3.0
+    assert found is not None and found.health.compile_seconds == 3.0 and found.finished is None
     assert executor.asked[-1].environ == {"TORCHINDUCTOR_CACHE_DIR": "/fresh"}
     assert executor.killed == 1
 

@@ -102,7 +102,14 @@ def test_an_exception_is_a_case(kind: str) -> None:
 def test_the_script_is_run_as_the_user_asked() -> None:
     _, executor, _ = triage(finished(), values=False, nproc=2)
     assert executor.asked[0] == SurveyRequest(
-        script="/nowhere/script.py", args=["--fast"], nproc=2, values=False, steps=3, passed_by=[], caches=True
+        script="/nowhere/script.py",
+        args=["--fast"],
+        nproc=2,
+        stacks="/job/ranks",
+        values=False,
+        steps=3,
+        passed_by=[],
+        caches=True,
     )
     assert set(executor.timeouts) == {SURVEY_SECONDS}
 
@@ -657,8 +664,8 @@ def after_run(*surveys: dict[str, Any], **options: Any) -> tuple[Triage, Settled
 def test_another_memory_layout_is_held_where_nothing_else_fails() -> None:
     asked, healthy = after_run(finished(layouts=[LAYOUT]), held(verdict=STRIDES))
     assert healthy.status is Status.HEALTHY
-    found = asked.by_layout(healthy)
-    assert isinstance(found, Case)
+    found = asked.held_for_layout(asked.layouts[0], healthy)
+    assert found is not None
     assert found.layout_only
     assert found.checked == healthy.checked
 
@@ -671,28 +678,21 @@ def test_what_could_not_be_compared_is_told_beside_another_memory_layout() -> No
     asked = asked_of(executor, on_note=notes.append)
     partial = asked.run()
     assert isinstance(partial, Settled)
-    assert isinstance(asked.by_layout(partial), Case)
+    assert asked.held_for_layout(asked.layouts[0], partial) is not None
     assert notes == [partial.summary]
 
 
-def test_without_another_memory_layout_a_verdict_stays() -> None:
-    asked, healthy = after_run(finished())
-    assert asked.by_layout(healthy) is healthy
+def test_one_object_for_two_outputs_that_does_not_show_again_is_no_failure() -> None:
+    merged = {"graph": 0, "call": 0, "what": "output[1] is the object of output[0]; its shape was (6,), and is (16,)"}
+    executor = CannedExecutor([finished(merged=[merged]), finished()])
+    found = asked_of(executor, steps=3).run()
+    assert isinstance(found, Settled) and found.status is Status.HEALTHY
+    assert [request.identity for request in executor.asked][:2] == [False, True]
 
 
-def test_a_failure_ranks_above_another_memory_layout() -> None:
-    raised = finished(layouts=[LAYOUT], exception=error("ValueError"))
-    asked, failing = after_run(raised, eager=[finished()])
-    assert failing.kind is Kind.RUNTIME_ERROR
-    assert asked.by_layout(failing) is failing
-
-
-def test_another_memory_layout_whose_graph_cannot_be_had_is_partial() -> None:
+def test_a_call_of_another_memory_layout_whose_graph_cannot_be_had_is_not_held() -> None:
     asked, healthy = after_run(finished(layouts=[LAYOUT]), unwritable())
-    found = asked.by_layout(healthy)
-    assert isinstance(found, Settled)
-    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.NOT_VERIFIED, Kind.WRONG_METADATA)
-    assert found.layout_only
+    assert asked.held_for_layout(asked.layouts[0], healthy) is None
 
 
 def test_a_check_of_strides_is_explained_by_strides() -> None:

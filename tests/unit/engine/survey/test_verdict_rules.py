@@ -11,6 +11,8 @@ import pytest
 from canned_surveys import AT, WRONG, CannedExecutor, asked_of, ended, error, finished, held, silent
 
 from minimizer.engine.child import sent_program
+from minimizer.engine.child.rank_stacks import RankState
+from minimizer.engine.child.stacks import Frame
 from minimizer.engine.survey.cases import Case, Found, ScriptCase
 from minimizer.engine.survey.holding import Holding, Suspects
 from minimizer.engine.survey.observed import EndedRun, HeldRun, RaisedRun, UnendedRun
@@ -31,6 +33,12 @@ STARVED = error("InductorError", "CppCompileError: cc1plus: out of memory alloca
 NO_FRAME = {"doing": "script", "attempted": False}
 BEHIND = {"lost": {"graph": 1, "call": 2, "phase": "run"}}
 CLOCK = "assert time.perf_counter() - begun < 1"
+MERGED = {"graph": 0, "call": 0, "what": "output[1] is the object of output[0]; its shape was (6,), and is (16,)"}
+ONE_OBJECT: dict[str, Any] = {
+    "fault": True,
+    "kind": "wrong_metadata",
+    "differences": [{"where": "output[1]", "kind": "wrong_metadata", "what": "identity"}],
+}
 WRONG_CALL = held(kind="wrong_output", verdict=WRONG)
 
 
@@ -53,6 +61,17 @@ def late(**fields: Any) -> Run:
     return {**run, "silence": replace(run["silence"], out_of_time=True)}
 
 
+def among_ranks() -> Run:
+    """A run of a rank that waits in a collective for one that has ended."""
+    run = silent({})
+    chain = (
+        Frame("train.py", "main", 9, True),
+        Frame("torch/distributed/distributed_c10d.py", "all_reduce", 3, False),
+    )
+    return {**run, "silence": replace(run["silence"], chain=chain, others=[RankState(1, ended="ValueError: no data")])}
+
+
+RANKS = "rank 0 waits in all_reduce (train.py, line 9); rank 1 has ended (ValueError: no data)"
 DIES = ended(signal=6, at=AT)
 COMPARING = {**AT, "doing": "compare"}
 DIES_COMPARED = ended(signal=6, at=COMPARING)
@@ -70,6 +89,8 @@ VERDICTS: list[tuple[str, str, Sequence[Run], Sequence[Run], Kind | str]] = [
      [finished(raised=[error("ValueError", "bad")])], Kind.MISSING_ERROR),
     ("ended", "its check fails where eager differs from eager", [check(unsteady="graph 0")], [], "Eager differs from eager in graph 0"),
     ("ended", "it ended by an exception", [raising("TypeError", unsteady="graph 0", suspects=[DISCRETE])], [OK], Kind.RUNTIME_ERROR),
+    ("ended", "an output that is one object with another was changed",
+     [finished(suspects=[DISCRETE], merged=[MERGED]), held(verdict=ONE_OBJECT)], [], Kind.WRONG_METADATA),
     ("ended", "values behind a jump differ", [finished(suspects=[DISCRETE], **HIDDEN), held()], [], Kind.WRONG_OUTPUT),
     ("ended", "Dynamo failed by itself, and the script hides it", [finished(stopped=True, checked={}, calls=[], **HIDDEN)],
      [], "hides it: f: KeyError"),
@@ -94,6 +115,9 @@ VERDICTS: list[tuple[str, str, Sequence[Run], Sequence[Run], Kind | str]] = [
     ("raised", "its check of values fails, and no call differs", [check(), OK], [OK], "only a wider tolerance"),
     ("raised", "an exception between graphs", [check(checked={"frames": 1}), OK], [OK], Kind.WRONG_OUTPUT),
     ("unended", "its share of the budget is over", [late(hangs=False)], [], "Stopped after"),
+    ("unended", "its ranks wait for one another", [among_ranks()], [OK], f"Hang: {RANKS}. In eager all ranks come to their end"),
+    ("unended", "its ranks wait for one another", [among_ranks()], [among_ranks()], f"with and without the compiler: {RANKS}."),
+    ("unended", "its ranks wait for one another", [among_ranks()], [ended(exit=3)], "without the compiler: it ended with status 3"),
     ("unended", "the compiler is slow", [silent(hangs=False), held()], [], "Slow, but no hang"),
     ("unended", "it hangs in a graph", [silent(), held()], [], Kind.HANG),
     ("unended", "it hangs in a graph that cannot be held", [silent(), OK], [], "Hang: torch.compile had not come back"),

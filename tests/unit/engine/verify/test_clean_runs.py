@@ -38,6 +38,7 @@ def verified(
         scratch=tmp_path,
         timeout=timeout,
         left=lambda: 600.0,
+        read=(),
         on_note=notes.append,
         watch=watch,
     )
@@ -126,6 +127,7 @@ def test_no_run_outlasts_what_is_left_of_the_budget(
         scratch=tmp_path,
         timeout=60,
         left=lambda: next(rest, 0.0),
+        read=(),
     )
     assert asked == limits
     assert found.stopped == 4 and found.lacked_time

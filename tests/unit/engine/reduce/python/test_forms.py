@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from textwrap import dedent
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +29,13 @@ from minimizer.engine.reduce.python import Source, forms, modules, reduce_script
         ("a, b, c = g(x)\nf(b)", ["g(x)"], "b = g(x)[1]\nf(b)"),
         ("a, b = g(x)\nf(a, b)", ["g(x)"], "a, b = g(x)\nf(a, b)"),
         ("a, *b = g(x)\nf(b)", ["g(x)"], "a, *b = g(x)\nf(b)"),
+        ("f(lambda x, y: Round.apply(x, y))", ["apply"], "f(Round.apply)"),
+        ("f(lambda x: x.g(x))", ["x.g"], "f(lambda x: x.g(x))"),
+        ("f(lambda x, y: g(y, x))", ["g"], "f(lambda x, y: g(y, x))"),
+        ("f(lambda x, y=1: g(x, y))", ["g"], "f(lambda x, y=1: g(x, y))"),
+        ("y = torch.func.functional_call(net, params, (x, 2))", ["net"], "y = net(x, 2)"),
+        ("y = functional_call(net, {}, x, strict=True)", ["net"], "y = net(x, strict=True)"),
+        ("y = functional_call(net, {}, *x)", ["net"], "y = functional_call(net, {}, *x)"),
     ],
 )  # fmt: skip
 def test_a_form_gives_way_to_what_it_holds(text: str, needs: Sequence[str], expected: str) -> None:
@@ -50,6 +58,27 @@ def test_fields_of_a_configuration_are_written_where_they_are_read() -> None:
     assert left.endswith("f(16, 16, -0.1, cfg.steps)")
 
 
+def test_what_a_constructor_sets_is_written_where_it_is_read() -> None:
+    text = """
+        class Net(Module):
+            def __init__(self, width):
+                super().__init__()
+                self.quantize = Round.apply
+                self.scale, self.width = 3.0, width
+                self.limit = 7
+                self.body = Linear(width)
+                self.steps = 0
+                self.same = width
+            def forward(self, x):
+                self.steps += 1
+                return self.body(self.quantize(x.clamp(self.limit)) + self.steps) * self.same
+    """
+    left = reduced(text, forms.simpler, ["Round.apply", "7"])
+    assert "return self.body(Round.apply(x.clamp(7)) + self.steps) * self.same" in left
+    assert "self.quantize" not in left and "self.limit" not in left
+    assert "self.steps = 0" in left and "self.same = width" in left and "self.body = Linear(width)" in left
+
+
 OF_ONE = """
 import torch
 class Net(nn.Module):
@@ -69,7 +98,32 @@ norm(net.body.weight)
 def test_what_is_read_of_a_module_that_became_a_function_is_its_layer() -> None:
     plain = modules.without_class(Source.parse(OF_ONE), "Net")
     assert plain is not None
-    assert plain.text.endswith("net = forward\nnet = torch.compile(net, dynamic=True)\ny = net(x)\nnorm(body.weight)\n")
+    assert plain.text.endswith(
+        "def net(x):\n    return body(x)\nnet = torch.compile(net, dynamic=True)\ny = net(x)\nnorm(body.weight)\n"
+    )
+
+
+def test_modules_in_a_row_become_functions_of_their_own_names() -> None:
+    """Two functions called ``forward`` can be inlined nowhere."""
+    text = """
+        class Round:
+            def forward(self, x):
+                return x.round()
+        class Net:
+            def __init__(self):
+                self.first = Linear(3)
+                self.quantize = Round()
+            def forward(self, x):
+                return self.quantize(self.first(x))
+        net = Net()
+        y = net(x)
+    """
+    source = Source.parse(dedent(text))
+    for name in ("Net", "Round"):
+        plain = modules.without_class(source, name)
+        assert plain is not None
+        source = plain
+    assert "def quantize(x)" in source.text and "def net(x)" in source.text and "forward" not in source.text
 
 
 def test_an_attribute_that_is_named_like_a_function_gets_a_name_of_its_own() -> None:

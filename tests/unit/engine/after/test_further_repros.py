@@ -13,8 +13,8 @@ import sample_reports
 from fake_oracle import FakeOracle
 from toy_programs import chain
 
-from minimizer.engine.after import secondary
-from minimizer.engine.after.secondary import write_further
+from minimizer.engine.after import further_repros
+from minimizer.engine.after.further_repros import write_further
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Repro
@@ -252,18 +252,24 @@ def written(
         asked.append(seconds)
         return sample_reports.kernel()
 
+    def verify(*_: object, read: Sequence[Path], **__: object) -> Verification:
+        assert read == place.packages, "it may import what the first repro may"
+        return Verification(runs=3, failed_same=failed, **ended)
+
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: 100.0 - left))
-    monkeypatch.setattr(secondary, "_repro", lambda *_: repro)
-    monkeypatch.setattr(secondary, "data_of", lambda *_: None)
-    monkeypatch.setattr(secondary, "verify", lambda *_, **more: Verification(runs=3, failed_same=failed, **ended))
-    monkeypatch.setattr(secondary, "generated_code", read)
+    monkeypatch.setattr(further_repros, "_repro", lambda *_: repro)
+    monkeypatch.setattr(further_repros, "data_of", lambda *_: None)
+    monkeypatch.setattr(further_repros, "verify", verify)
+    monkeypatch.setattr(further_repros, "generated_code", read)
     window = chain(["tanh"])
     found = SimpleNamespace(case=None, oracle=SimpleNamespace(operators=lambda program: ["aten.tanh"]))
-    place = SimpleNamespace(sandbox=None, python=None, headers=None, private=lambda name: tmp_path)
-    one = secondary._write(
+    place = SimpleNamespace(
+        sandbox=None, python=None, headers=None, packages=[tmp_path / "lib"], private=lambda name: tmp_path
+    )
+    one = further_repros._write(
         Further(window, cast(Any, None), window), "repro-2.py", cast(Any, found), cast(Any, place), journal
     )
-    secondary._read_code([one] if one is not None else [], cast(Any, place), journal)
+    further_repros._read_code([one] if one is not None else [], cast(Any, place), journal)
     return report, asked
 
 

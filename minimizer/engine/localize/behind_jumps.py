@@ -18,7 +18,6 @@ from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import Signature, signature_of
 from minimizer.engine.program.model import Node, Program, TensorMeta
 from minimizer.engine.program.regions import Cutter, Region, common_module
-from minimizer.vocabulary import Kind
 
 JUMPS = re.compile(
     r"(^|\.)(round|floor|ceil|trunc|fix|frac|sign|sgn|floor_divide|floordiv|remainder|fmod|mod|heaviside|threshold|hardshrink"
@@ -138,7 +137,7 @@ def _is_floating(meta: TensorMeta) -> bool:
 
 def _wrong(region: Region, outcome: Outcome) -> Wrong | None:
     signature = signature_of(outcome)
-    is_wrong = signature is not None and signature.kind in (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
+    is_wrong = signature is not None and signature.kind.is_numeric and not signature.kind.is_of_metadata
     return Wrong(region, signature, outcome) if signature is not None and is_wrong else None
 
 
@@ -147,4 +146,4 @@ def _is_right(outcome: Outcome) -> bool:
     if is_unclear(outcome):
         return False
     signature = signature_of(outcome)
-    return outcome.ending is Ending.SAME or (signature is not None and signature.kind is Kind.WRONG_METADATA)
+    return outcome.ending is Ending.SAME or (signature is not None and signature.kind.is_of_metadata)

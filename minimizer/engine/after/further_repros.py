@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.engine.budget.patience import VERIFY_RUNS, VERIFY_SECONDS
+from minimizer.engine.budget.patience import HALF, VERIFY_RUNS
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Repro, bundle, called, emit
 from minimizer.engine.journal import Journal
@@ -30,6 +30,7 @@ from minimizer.engine.reduce.graph import reduce
 from minimizer.engine.reduce.graph.public_names import is_public, publish
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import verify
+from minimizer.engine.verify.reserve import clean_run_timeout
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
@@ -113,7 +114,7 @@ class _Further:
             Kind.HANG in kinds or found.oracle.sequential is not None
         ):  # each trial of a hang runs into a timeout, and a flaky failure needs many
             return ()
-        half = journal.clock.spare / 2
+        half = HALF * journal.clock.spare
         equal = equal_windows(
             found.program, found.located, found.oracle, is_over=lambda: journal.clock.spare < half, tell=self._tell
         )
@@ -144,7 +145,7 @@ class _Further:
         if not (is_one_of_many and is_steady and case.signature.kind.is_numeric) or case.is_warm:
             return
         self._tell(f"the modules that share the compiled code of {case.instance}: the script is run once more")
-        known = surveys.each_instance(case, seconds=self._journal.clock.spare / 2)
+        known = surveys.each_instance(case, seconds=HALF * self._journal.clock.spare)
         if known is not None:
             self._know(known)
 
@@ -172,8 +173,9 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         sandbox=place.sandbox,
         python=place.python,
         scratch=place.private("verify"),
-        timeout=VERIFY_SECONDS,
+        timeout=clean_run_timeout(journal.clock.pace),
         left=lambda: journal.clock.left,
+        read=place.packages,
         runs=VERIFY_RUNS,
         headers=place.headers,
         watch=journal.watch_owner,

@@ -11,7 +11,7 @@ from fake_oracle import FakeOracle, Rule, Wary
 from sample_graphs import chain, model
 
 from minimizer.engine.child.outcome import Ending, Outcome, Verdict
-from minimizer.engine.localize.suspects import Answer, first_wrong, taken_apart
+from minimizer.engine.localize.behind_jumps import Answer, first_wrong, taken_apart
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta

@@ -1,0 +1,266 @@
+"""The suspects of a job: what may hold its fault, and drafts that may give way to a better one, as values that wait in one `order`.
+
+An attempt at one comes to a draft of its repro, to the next suspect, or to a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from minimizer.engine import fold
+from minimizer.engine.between.answer import Found as Difference
+from minimizer.engine.budget.clock import until_over
+from minimizer.engine.budget.patience import BLAME_SHARE, VERIFY_SECONDS
+from minimizer.engine.child import protocol
+from minimizer.engine.levels.draft import Draft
+from minimizer.engine.levels.window import Unreduced
+from minimizer.engine.reduce.graph.public_names import is_public
+from minimizer.engine.routes import Routes
+from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_healthy, is_starved
+from minimizer.engine.survey.plain_pair import PlainPair
+from minimizer.engine.survey.rules import judge
+from minimizer.engine.survey.verdict_rules import PLAIN
+from minimizer.engine.survey.verdicts import layout_unmade
+from minimizer.engine.verify.reserve import to_verify
+from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.inside.questions import GivenInput, TrialRequest
+from minimizer.vocabulary import Kind, Reason, Status, Step
+
+WARM_UP = TrialRequest(
+    setup="import torch",
+    source="def f(x):\n    return x + 1\n",
+    name="f",
+    inputs=[GivenInput(name="x", code="torch.ones(8)")],
+)
+"""A trial beside the survey: it has the compiler's headers precompiled by the time the script's first kernel is built."""
+FIRMER = (
+    "A smaller program failed in our forked trials but passed in a fresh process, as code does that reads uninitialised memory. "
+    "This repro is the smallest that also fails in a fresh process."
+)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A draft that clean processes have run; the journal's fault says what they made of it."""
+
+    draft: Draft
+
+
+@dataclass(frozen=True)
+class Unpublic:
+    """The draft of a graph that calls what no user calls by name: the reduced script may show the same in no more lines."""
+
+    draft: Draft
+
+    def attempt(self, routes: Routes) -> Draft:
+        return _better(self.draft, self._by_script, routes)
+
+    def _by_script(self, routes: Routes) -> Draft | None:
+        """The draft with the script for a repro; the blame stays that of the graph."""
+        known, clock = routes.journal.fault, routes.journal.clock
+        kind = known.announced.kind
+        with clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
+            same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=kind)
+            script = routes.by_script(same) if routes.parts.job.options.nproc == 1 else None
+        reduction = routes.journal.fault.reduction
+        is_better = script and script.repro.kind is kind and script.repro.lines <= self.draft.repro.lines
+        if not (script and is_better and reduction and known.reduction):
+            return None
+        nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
+        # The graph's: observing may break a transform.
+        routes.journal.fault = replace(known, reduction=reduction.model_copy(update=nodes))
+        return replace(self.draft, repro=script.repro, data=None, details=None, way=None)
+
+
+@dataclass(frozen=True)
+class Unfirm:
+    """A draft that never failed in a clean process, and notes on its runs there: one that is reduced less far may fail."""
+
+    draft: Draft
+    complaints: tuple[str, ...]
+
+    def attempt(self, routes: Routes) -> Verified:
+        draft = _better(self.draft, self._reduced_less, routes)
+        return _decided(draft, self.complaints if draft is self.draft else [FIRMER], routes)
+
+    def _reduced_less(self, routes: Routes) -> Draft | None:
+        routes.journal.fault = replace(routes.journal.fault, verification=None)
+        way, found = self.draft.way, self.draft.found
+        assert way is not None and found is not None
+        firm = routes.search(found.case, found.oracle).firmer(way, found, routes.parts.follow_up.fails)
+        if firm is None:
+            return None
+        seen, _, firm = routes.parts.follow_up.verified(routes.of_patient(firm))
+        return firm if seen.holds else None
+
+
+@dataclass(frozen=True)
+class Between:
+    """A difference between graphs, seen in exact runs. ``is_checked``: whether a check of the script's own shows it as well."""
+
+    difference: Difference
+    is_checked: bool
+
+    def attempt(self, routes: Routes) -> Draft | Settled | None:
+        """The repro; a verdict and a workaround where what is left of the script cannot be asserted.
+
+        None, and nothing in the report, where that is so and a check of the script's own shows the fault as well.
+        """
+        between, journal, before = routes.parts.between, routes.journal, routes.journal.fault
+        try:
+            draft = between.draft(self.difference)
+        except ChildFailed as error:
+            journal.log(f"between graphs: {error}")
+            draft = None
+        if draft is not None:
+            return draft
+        if self.is_checked:
+            journal.fault = before
+            return None
+        routes.parts.follow_up.work_around(partial(between.workaround, self.difference))
+        how = "No repro was made: what differs cannot be asserted at the end of a smaller script."
+        return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"{journal.fault.announced.message} {how}")
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """The graphs of the script, surveyed unless a failing call of one is held; the script itself where none of them carries its failure."""
+
+    held: Case | None = None
+
+    def attempt(self, routes: Routes) -> Draft | Suspect | Settled:
+        found = self.held or self._survey(routes)
+        end = found if isinstance(found, Settled) else routes.follow(found)
+        if isinstance(end, Draft) or routes.is_beside:
+            return end if isinstance(end, Settled) else _drafted(end)
+        # Plain runs are asked where no failure was seen, or one that is not ours to explain.
+        is_error = isinstance(found, ScriptCase) and end.reason is Reason.NOT_VERIFIED and end.kind is not Kind.HANG
+        return Untouched(end) if is_healthy(end) or is_starved(end) or is_error else _at_last(end, routes)
+
+    def _survey(self, routes: Routes) -> Found:
+        """What the surveyed runs of the script come to."""
+        parts = routes.parts
+        with routes.journal.step(Step.SURVEY):
+            parts.beside.submit(parts.executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
+            try:
+                return parts.triage.run()
+            except BudgetExceeded as error:
+                if not error.is_time:
+                    raise
+                raise BudgetExceeded(f"{error}, {parts.surveys.doing}") from None
+
+
+@dataclass(frozen=True)
+class Untouched:
+    """The script as Python runs it, where our own runs came to a verdict."""
+
+    verdict: Settled
+
+    def attempt(self, routes: Routes) -> Draft | Layout | Settled:
+        """The repro of a failure that plain runs show; else the verdict in their light, or by what the script sees of the wrappers."""
+        found, plain = self.verdict, routes.parts.plain
+        beyond = self._past_wrappers(routes)  # while plain runs are under way
+        try:
+            verdict = judge(PLAIN, PlainPair(found, plain, *plain.pair()))
+            end = routes.as_it_runs_plainly(verdict, plain) if verdict is not found else verdict
+        finally:
+            fold.attempted(routes.parts.job.report, [*routes.tried, *plain.attempts])
+        if isinstance(end, Draft):
+            return end
+        if beyond is not found and is_healthy(end):
+            return replace(end, status=beyond.status, reason=beyond.reason, summary=beyond.summary)
+        return _at_last(end, routes)
+
+    def _past_wrappers(self, routes: Routes) -> Settled:
+        """The verdict; of a healthy script that does something else for what it sees of the compiler's wrappers, that."""
+        if not is_healthy(self.verdict) or not routes.exact.looks:
+            return self.verdict
+        try:
+            with until_over(), routes.journal.step(Step.EXACT):
+                return routes.parts.between.past_wrappers(self.verdict)
+        except ChildFailed as error:
+            routes.journal.log(f"wrappers: {error}")
+        return self.verdict
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A call that differs in its memory layout only, of a script that came to this verdict."""
+
+    seen: protocol.Seen
+    verdict: Settled
+
+    def attempt(self, routes: Routes) -> Draft | Unpublic | Settled:
+        case = routes.parts.triage.held_for_layout(self.seen, self.verdict)
+        if case is None:
+            return layout_unmade(self.verdict, "its graph could not be captured a second time.")
+        try:
+            return _drafted(routes.by_graph(case))
+        except (Unreduced, ChildFailed) as error:
+            return layout_unmade(self.verdict, str(error))
+
+
+def verified(draft: Draft, routes: Routes) -> Verified | Unfirm:
+    """A draft as clean processes have run it; one that never fails there gives way to a firmer one, if there is any."""
+    if not routes.is_beside:
+        routes.journal.watch()
+    seen, complaints, draft = routes.parts.follow_up.verified(draft)
+    never_fails = not (seen.failed_same or seen.stopped) and seen.passes_with_compiler_off
+    if never_fails and draft.way is not None:
+        return Unfirm(draft, tuple(complaints))
+    return _decided(draft, complaints, routes)
+
+
+def _decided(draft: Draft, notes: Iterable[str], routes: Routes) -> Verified:
+    for note in notes:
+        routes.journal.note(note)
+    routes.parts.follow_up.decide(draft)
+    return Verified(draft)
+
+
+def _better(known: Draft, find: Callable[[Routes], Draft | None], routes: Routes) -> Draft:
+    """A better draft in place of a known one; that one, published again with all that was known of it, if there is none."""
+    fault, found = routes.journal.fault, None
+    try:
+        with suppress(BudgetExceeded, ChildFailed):
+            found = find(routes)
+        return found or known
+    finally:  # also where the owner stops it in its middle
+        if found is None:
+            routes.journal.fault = fault
+            known.keep(routes.journal)
+
+
+def _at_last(verdict: Settled, routes: Routes) -> Layout | Settled:
+    """What ranks below every other failure: a memory layout, unless the verdict is a failure or no layout was seen to differ."""
+    layouts = routes.parts.triage.layouts
+    is_open = verdict.kind is None and verdict.status in (Status.HEALTHY, Status.PARTIAL)
+    return Layout(layouts[0], verdict) if layouts and is_open else verdict
+
+
+def _drafted(draft: Draft) -> Unpublic | Draft:
+    """The draft of a graph, to be made public first if it is not."""
+    return draft if draft.found is None or is_public(draft.found.reduced) else Unpublic(draft)
+
+
+Suspect = Unpublic | Unfirm | Between | Graphs | Untouched | Layout
+
+
+def order(suspect: Suspect) -> int:
+    """The place of a suspect among all that wait, the first to be attempted at 0.
+
+    Of two faults that have a repro, the job's own is told by `after/graph_beside_between.in_order`. What only PyTorch's own tools find comes
+    behind all of these, as a script with suspects of its own.
+    """
+    ways = (
+        Unpublic,  # a draft that is there is made better first
+        Unfirm,
+        Between,  # its trials compile no kernel; the graphs wait meanwhile, for a repro of their own
+        Graphs,
+        Untouched,  # what our own runs do not show
+        Layout,  # ranks below every other failure
+    )
+    return ways.index(type(suspect))

@@ -1,0 +1,59 @@
+"""Constants as source text: numbers, dtypes, devices, and objects that have a name."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from .names import dotted_name
+
+Json = Any
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Opaque(Exception):
+    """Something of a graph cannot be written as source text."""
+
+
+def literal(value: Any) -> Json:
+    """A constant argument: a plain JSON value, or ``{"code": source text}``.
+
+    Raises:
+        Opaque: there is no source text for it.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, SYMBOLS):
+        return hint(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"code": f'float("{value}")'}
+    if isinstance(value, complex):
+        return {"code": repr(value) if "n" not in repr(value) else f'complex("{value}")'}
+    if value is Ellipsis:
+        return {"code": "..."}
+    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+        return {"code": str(value)}
+    if isinstance(value, torch.device):
+        return {"code": f'torch.device("{value}")'}
+    if isinstance(value, type) or callable(value):
+        name = "torch.Tensor" if value is torch.Tensor else dotted_name(value)
+        if name is not None:
+            return {"code": name}
+    raise Opaque(f"a constant of type {type(value).__name__}")
+
+
+def number(value: bool | int | float) -> str:
+    """Source text of a number; NaN and infinities have no literal."""
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
+
+
+def hint(value: Any) -> Any:
+    """A symbol's value in the example that was compiled, 1 if it has none; any other value itself."""
+    if not isinstance(value, SYMBOLS):
+        return value
+    known = value.node.hint if value.node.has_hint() else None
+    return 1 if known is None else known
