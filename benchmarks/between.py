@@ -21,7 +21,8 @@ from typing import Any
 
 from vs_upstream import REPRO_ONLY, ROOT, code_lines, read_rows, run_ours, say
 
-from minimizer.vocabulary import Reason, Status, exit_status
+from minimizer.cli.exit_status import exit_status
+from minimizer.vocabulary import Reason, Status
 
 WORK = ROOT / "minimizer-out" / "between"
 Row = dict[str, Any]

@@ -54,16 +54,18 @@ def main() -> int:
 def seed(on: Stage) -> tuple[str, str, str]:
     """An admin's token, and the ids of a job that has ended and of its group."""
     store = Store.open(on.settings.resolved_database_url)
-    store.create_user("root", Role.ADMIN)
-    token = store.create_token("root", "contract", Scope.WRITE)[1]
-    job = store.submit(SCRIPT, "model.py", Options())[0]
-    claim = store.claim_job(job.id, "worker-1", lease_seconds=60)
+    store.users.create("root", Role.ADMIN)
+    token = store.tokens.create("root", "contract", Scope.WRITE)[1]
+    job = store.submissions.submit(SCRIPT, "model.py", Options())[0]
+    claim = store.leases.claim_job(job.id, "worker-1", lease_seconds=60)
     assert claim is not None
     failure = Failure(kind=Kind.WRONG_OUTPUT, message="2 of 2 differ", signature="relu")
     for name in ("repro.py", "run.log", "report.md", "issue.md"):
-        store.put_artifact(claim, name, b"x = 1\n")
-    store.finish(claim, Report(status=Status.MINIMIZED, summary="torch.relu returns wrong values.", failure=failure))
-    return token, job.id, store.failures_of([job.id])[job.id]
+        store.results.put_artifact(claim, name, b"x = 1\n")
+    store.results.finish(
+        claim, Report(status=Status.MINIMIZED, summary="torch.relu returns wrong values.", failure=failure)
+    )
+    return token, job.id, store.groups.of_jobs([job.id])[job.id]
 
 
 if __name__ == "__main__":

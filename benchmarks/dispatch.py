@@ -75,7 +75,7 @@ def throughput(on: Stage, count: int, seconds: float) -> float:
     until_workers(store, count)
     ring = celery_doorbell(on.settings)
     for job_id in ids:
-        ring(store.job(job_id))
+        ring(store.jobs.get(job_id))
     jobs = [until_final(store, job_id) for job_id in ids]
     begun, ended = min(job.started_at for job in jobs), max(job.finished_at for job in jobs)  # type: ignore[type-var]
     store.close()
@@ -109,16 +109,16 @@ def start_worker(on: Stage, seconds: float) -> None:
 
 
 def submit(store: Store, number: int) -> Job:
-    return store.submit(f"print({number})\n".encode(), "a.py", Options())[0]
+    return store.submissions.submit(f"print({number})\n".encode(), "a.py", Options())[0]
 
 
 def until_workers(store: Store, count: int) -> None:
-    while len(store.workers()) < count:
+    while len(store.workers.all()) < count:
         time.sleep(0.1)
 
 
 def until_final(store: Store, job_id: str) -> Job:
-    while not (job := store.job(job_id)).status.is_final:
+    while not (job := store.jobs.get(job_id)).status.is_final:
         time.sleep(0.005)
     return job
 

@@ -54,19 +54,19 @@ class Hands:
     """A worker that does what the test says."""
 
     def __init__(self, store: Store, job: Job, worker: str = "worker-1") -> None:
-        claim = store.claim_job(job.id, worker, lease_seconds=60)
+        claim = store.leases.claim_job(job.id, worker, lease_seconds=60)
         assert claim is not None
         self.store = store
         self.claim: Claim = claim
 
     def event(self, type_: str, **data: object) -> None:
-        self.store.record_event(self.claim, type_, dict(data))
+        self.store.results.record_event(self.claim, type_, dict(data))
 
     def artifact(self, name: str, content: bytes) -> None:
-        self.store.put_artifact(self.claim, name, content)
+        self.store.results.put_artifact(self.claim, name, content)
 
     def finish(self, report: Report) -> None:
-        self.store.finish(self.claim, report)
+        self.store.results.finish(self.claim, report)
 
     def minimize(self) -> Job:
         """Do the whole job, and well."""
@@ -79,7 +79,7 @@ class Hands:
         self.artifact("report.md", b"# Report\n")
         self.artifact("issue.md", b"### Issue\n")
         self.finish(minimized_report())
-        return self.store.job(self.claim.job_id)
+        return self.store.jobs.get(self.claim.job_id)
 
 
 @contextmanager

@@ -87,12 +87,12 @@ def run(round_: Round) -> Row:
         try:
             struck.extend(asdict(strike(trouble, installation, job.id)) for trouble in round_.troubles)
             deadline = time.monotonic() + JOB_SECONDS
-            while not installation.store.job(job.id).status.is_final and time.monotonic() < deadline:
+            while not installation.store.jobs.get(job.id).status.is_final and time.monotonic() < deadline:
                 time.sleep(0.1)
         except TimeoutError as error:
             broken.append(str(error))
         broken += broken_while_running(installation, job.id)
-        attempts = installation.store.job(job.id).attempt
+        attempts = installation.store.jobs.get(job.id).attempt
         installation.stop()
         broken += broken_afterwards(installation, job.id)
         if broken:
@@ -108,10 +108,10 @@ def keep(round_: Round, installation: Installation, job_id: str) -> None:
     folder = Path("build", "chaos", round_.name)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "service.log").write_text(installation.logs())
-    if report := installation.store.report(job_id):
+    if report := installation.store.results.report(job_id):
         (folder / "report.json").write_text(report.model_dump_json(indent=1))
     with suppress(UnknownArtifact):
-        (folder / "run.log").write_bytes(installation.store.artifact(job_id, "run.log")[1])
+        (folder / "run.log").write_bytes(installation.store.results.artifact(job_id, "run.log")[1])
 
 
 def read(file: Path) -> Iterator[Row]:

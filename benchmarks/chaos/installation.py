@@ -57,7 +57,7 @@ class Installation:
         self.clock = clock
         """Says how far the clock of all processes is off, where it can be set."""
         self.store = Store.open(on.settings.resolved_database_url)
-        hook, self.planted["secret of a webhook"] = self.store.create_webhook("default", WEBHOOK)
+        hook, self.planted["secret of a webhook"] = self.store.webhooks.create("default", WEBHOOK)
         self.webhook = hook.id
         self.scratch = folder / "tmp"
         self.scratch.mkdir()
@@ -121,7 +121,7 @@ class Installation:
         body = json.dumps({"script": script, "filename": "failing.py", "options": options}).encode()
         request = urllib.request.Request(f"{self.on.address}/api/v1/jobs", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as answer:
-            return self.store.job(json.load(answer)["id"])
+            return self.store.jobs.get(json.load(answer)["id"])
 
     def is_ready(self) -> bool:
         try:

@@ -29,7 +29,7 @@ OTHERS = text(
 def broken_while_running(installation: Installation, job_id: str) -> list[str]:
     """What does not hold, asked while the service still runs and has nothing to do."""
     return [
-        *_verdict(installation.store.job(job_id), installation.store.report(job_id)),
+        *_verdict(installation.store.jobs.get(job_id), installation.store.results.report(job_id)),
         *_ends(installation, job_id),
         *_settled(lambda: _sandboxes(installation)),
         *_settled(lambda: [] if installation.is_ready() else ["the web server is not ready"]),
@@ -61,7 +61,7 @@ def _verdict(job: Job, report: Report | None) -> Iterator[str]:
 
 def _ends(installation: Installation, job_id: str) -> Iterator[str]:
     """A message for a webhook is written in the transaction that ends a job."""
-    told = [one for one in installation.store.deliveries(installation.webhook) if one.job_id == job_id]
+    told = [one for one in installation.store.webhooks.deliveries(installation.webhook) if one.job_id == job_id]
     if len(told) != 1:
         yield f"the job ended {len(told)} times"
 
@@ -114,10 +114,12 @@ def _connections(installation: Installation) -> Iterator[str]:
 def _secrets(installation: Installation, job_id: str) -> Iterator[str]:
     """Searched: all logs, and the events, the report and every file of the job."""
     store = installation.store
-    report = store.report(job_id)
+    report = store.results.report(job_id)
     told = [installation.logs(), report.model_dump_json() if report else ""]
-    told += [json.dumps(event.data) for event in store.events(job_id, limit=10_000)]
-    told += [store.artifact(job_id, one.name)[1].decode(errors="replace") for one in store.artifacts(job_id)]
+    told += [json.dumps(event.data) for event in store.results.events(job_id, limit=10_000)]
+    told += [
+        store.results.artifact(job_id, one.name)[1].decode(errors="replace") for one in store.results.artifacts(job_id)
+    ]
     for what, secret in installation.planted.items():
         if any(secret in text for text in told):
             yield f"told: the {what}"

@@ -46,13 +46,13 @@ def strike(trouble: Trouble, installation: Installation, job_id: str) -> Struck:
     store = installation.store
     deadline = time.monotonic() + JOB_SECONDS
     while True:
-        job = store.job(job_id)
+        job = store.jobs.get(job_id)
         if job.status.is_final or time.monotonic() > deadline:
             return Struck(trouble.kind, trouble.step, None)
         if _is_time(job, trouble.step) and (act := _act(trouble, installation, job)) is not None:
             if trouble.delay:
                 time.sleep(trouble.delay)
-                job = store.job(job_id)
+                job = store.jobs.get(job_id)
                 act = _act(trouble, installation, job) if _is_time(job, trouble.step) else None
             if act is not None:
                 break
@@ -74,7 +74,7 @@ def _is_time(job: Job, wanted: Step) -> bool:
 
 def _goes_on(installation: Installation, job_id: str, version: int) -> bool:
     """Whether a worker has told something new of the job; that it waits again is not enough."""
-    job = installation.store.job(job_id)
+    job = installation.store.jobs.get(job_id)
     return job.status.is_final or (job.version > version and job.step is not None)
 
 
