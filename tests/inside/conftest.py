@@ -35,9 +35,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def child(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Executor]:
-    """A started executor that reads ``home``; all files share it, since a warm child is made to serve many tasks."""
-    with executor(tmp_path_factory.mktemp("scratch"), home) as started:
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+    """A started executor that reads what tests write; all files share it, since a warm child is made to serve many tasks."""
+    scratch = tmp_path_factory.mktemp("job") / "shared"
+    scratch.mkdir()
+    with executor(scratch, tmp_path_factory.getbasetemp()) as started:
         yield started
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import executor, script
+from children import script
 
 from minimizer.engine.advice import compile_time, memory
 from minimizer.engine.advice.remedies import advise, known_of
@@ -18,14 +17,6 @@ from minimizer.engine.survey.runs import Surveys
 from minimizer.report.finding import Finding
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    scratch = tmp_path_factory.mktemp("job") / "shared"
-    scratch.mkdir()
-    with executor(scratch, tmp_path_factory.getbasetemp()) as started:
-        yield started
 
 
 def advised(child: Executor, tmp_path: Path, text: str) -> list[Finding]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from children import SECONDS, executor, trial
+from children import SECONDS, trial
 
 from minimizer.engine.child.executor import Executor
 from minimizer.inside.questions import OperatorsRequest
@@ -36,12 +35,6 @@ class Scaled(torch.autograd.Function):
         return grad * 2
 library.impl("scaled", Scaled.apply, "CPU")
 """
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    with executor(tmp_path_factory.mktemp("scratch")) as started:
-        yield started
 
 
 def found(

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import executor, script, survey
+from children import script, survey
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.protocol import Compilation
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    scratch = tmp_path_factory.mktemp("job") / "shared"
-    scratch.mkdir()
-    with executor(scratch, tmp_path_factory.getbasetemp()) as started:
-        yield started
 
 
 def health(child: Executor, path: Path) -> protocol.Health:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from children import executor, script, survey
+from children import script, survey
 
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import HANG_AFTER
@@ -44,14 +43,6 @@ NET = """
         print("deeper")
         return x.sin()
 """
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    scratch = tmp_path_factory.mktemp("job") / "shared"
-    scratch.mkdir()
-    with executor(scratch, tmp_path_factory.getbasetemp()) as started:
-        yield started
 
 
 def test_health_of_a_script_that_breaks_and_recompiles(child: Executor, tmp_path: Path) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import executor, script, survey
+from children import script, survey
 
 from minimizer.engine.child.executor import Executor
 
@@ -60,14 +59,6 @@ FUNCTIONS = """
 
     {call}
 """
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    scratch = tmp_path_factory.mktemp("job") / "shared"
-    scratch.mkdir()
-    with executor(scratch, tmp_path_factory.getbasetemp()) as started:
-        yield started
 
 
 def kept(child: Executor, tmp_path: Path, function: str, call: str) -> list[tuple[int, int]]:

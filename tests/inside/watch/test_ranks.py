@@ -218,6 +218,7 @@ STALLED = """
 """
 
 
+@pytest.mark.quality("slow")
 @pytest.mark.timeout(600)
 def test_ranks_that_wait_for_one_another_are_told_with_and_without_the_compiler(child: Executor, home: Path) -> None:
     found = judged_soon(child, script(home, DEADLOCK))
@@ -226,8 +227,11 @@ def test_ranks_that_wait_for_one_another_are_told_with_and_without_the_compiler(
 
 
 @pytest.mark.timeout(600)
-def test_a_rank_that_stands_still_in_the_compiler_is_named(child: Executor, home: Path) -> None:
+def test_a_rank_that_stands_still_in_the_compiler_is_named(
+    child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The watched rank only waits for it."""
+    monkeypatch.setattr("minimizer.engine.survey.runs.WAITS_SECONDS", 10.0)
     found = judged_soon(child, script(home, STALLED))
     assert (found.status, found.kind) == (Status.PARTIAL, Kind.HANG)
     assert "rank 0 waits in all_reduce (script.py, line 13); rank 1 has been in the compiler for" in found.summary
