@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from minimizer.engine.between.difference import Change
 from minimizer.engine.program.tensor_attributes import SUFFIXES
 
-OUT = "out"
-"""The name in a repro for the result of its last call."""
+OUT, OUTS = "out", "outs"
+"""The names in a repro for the result of its last call, and for a list of the results of one that it makes elsewhere."""
 LINE = 88
 """Most characters of an assertion whose message repeats the expected value, which its condition states already."""
 LONGEST = 160

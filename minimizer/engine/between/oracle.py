@@ -18,9 +18,11 @@ from minimizer.engine.between.difference import (
 )
 from minimizer.engine.between.drawn import reseeded
 from minimizer.engine.between.script_runs import ALL
+from minimizer.engine.budget.patience import LEAST_EXACT_TIMEOUT
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.oracle.timeouts import trial_timeout
 from minimizer.engine.reduce.python import Source
 from minimizer.engine.reduce.python.seeds import holds, states
@@ -152,7 +154,8 @@ class ExactOracle:
         return replace(request, eager=ALL, library=self._library)
 
     def _run(self, request: ExactRequest) -> Outcome:
-        (outcome,) = self._executor.judge([request], timeout=trial_timeout(self._slowest))
+        timeout = trial_timeout(self._slowest, least=LEAST_EXACT_TIMEOUT * crowding())
+        (outcome,) = self._executor.judge([request], timeout=timeout)
         self._slowest = max(self._slowest, outcome.seconds if outcome.ending is Ending.SAME else 0.0)
         return outcome
 

@@ -7,7 +7,8 @@ import builtins
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from minimizer.engine.between.assertion import OUT, Claim
+from minimizer.engine.between.assertion import OUT, OUTS, Claim
+from minimizer.engine.reduce.python.source import BODIES
 
 DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 MOST_CALLS = 3
@@ -19,13 +20,14 @@ def ways_to_show(text: str) -> Iterator[str]:
     """The script with what a call of its last statement returns under a name, where it has none, and as it is; last the items of that.
 
     A function of the script's own that the last statement calls may itself end with a call: then that is what it returns. What threads
-    of a pool return comes as an iterator.
+    of a pool return comes as an iterator. What is called where no statement of the script reaches it, as in a thread, goes to a list.
     """
     returning = _returning(text)
     calls = range(len(_last_calls(ast.parse(returning))))
     yield from (_named(returning, number) for number in calls)
     yield ast.unparse(ast.parse(text)) + "\n"
     yield from (_named(returning, number, of_items=True) for number in calls)
+    yield from _collected(text)
 
 
 def _named(text: str, number: int, *, of_items: bool = False) -> str:
@@ -35,6 +37,42 @@ def _named(text: str, number: int, *, of_items: bool = False) -> str:
     value = ast.Call(func=ast.Name(id="list", ctx=ast.Load()), args=[call], keywords=[]) if of_items else call
     body[-1] = ast.Assign(targets=[ast.Name(id=OUT, ctx=ast.Store())], value=value)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _collected(text: str) -> Iterator[str]:
+    """The script with a list of what a function's call returns each time, for its last calls whose results nobody reads but the function."""
+    places = len(_inner_calls(ast.parse(text)))
+    for number in range(max(0, places - MOST_CALLS), places)[::-1]:
+        tree = ast.parse(text)
+        block, place = _inner_calls(tree)[number]
+        statement = block[place]
+        assert isinstance(statement, ast.Expr | ast.Assign)
+        keep = ast.Attribute(value=ast.Name(id=OUTS, ctx=ast.Load()), attr="append", ctx=ast.Load())
+        if isinstance(statement, ast.Expr):
+            statement.value = ast.Call(func=keep, args=[statement.value], keywords=[])
+        else:
+            name = ast.parse(ast.unparse(statement.targets[0]), mode="eval").body
+            block.insert(place + 1, ast.Expr(ast.Call(func=keep, args=[name], keywords=[])))
+        first = next(i for i, s in enumerate(tree.body) if not isinstance(s, ast.Import | ast.ImportFrom))
+        tree.body.insert(
+            first, ast.Assign(targets=[ast.Name(id=OUTS, ctx=ast.Store())], value=ast.List([], ast.Load()))
+        )
+        yield ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _inner_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], int]]:
+    """Statements in functions that are a call, or give what one returns to a single name; each as its block and its place in it."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    blocks = [getattr(n, part, []) for one in functions for n in ast.walk(one) for part in BODIES]
+    found = [(block, place) for block in blocks if isinstance(block, list) for place in range(len(block))]
+    return [
+        (block, place)
+        for block, place in {id(block[place]): (block, place) for block, place in found}.values()
+        if isinstance(statement := block[place], ast.Expr | ast.Assign)
+        and isinstance(statement.value, ast.Call)
+        and ast.unparse(statement.value.func) != "print"
+        and (isinstance(statement, ast.Expr) or [type(one) for one in statement.targets] == [ast.Name])
+    ]
 
 
 def _returning(text: str) -> str:

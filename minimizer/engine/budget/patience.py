@@ -103,6 +103,8 @@ FIRST_TIMEOUT = 240.0
 """Until a timeout while no trial has ended without one."""
 LEAST_TIMEOUT = 30.0
 """Least until a timeout, however fast other trials were."""
+LEAST_EXACT_TIMEOUT = 10.0
+"""The same for exact runs on a machine with idle cores: they compile no kernel, and a candidate without one side of a queue waits for ever."""
 TIMEOUT_FACTOR = 8.0
 """Timeout as a multiple of the time of the slowest trial that ended without one."""
 SILENCE = (4.0, 10.0)

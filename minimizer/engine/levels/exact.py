@@ -11,7 +11,7 @@ from pathlib import Path
 
 from minimizer.engine.between import passes, words
 from minimizer.engine.between.answer import Answer, Found, unanswered
-from minimizer.engine.between.assertion import OUT, Claim, claims, draw_from
+from minimizer.engine.between.assertion import OUT, OUTS, Claim, claims, draw_from
 from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, difference_at_end
 from minimizer.engine.between.drawn import CHECK, run_twice
@@ -223,7 +223,7 @@ class BetweenGraphs(TextLevel):
             drawn += [f"{shown}{OUT} = {draw}\n" for draw in map(draw_from, end) if draw]
             steady = list(claims(tuple(oracle.steady_at_end(shown, end))))
             for claim in claims(end):
-                needs_name = re.search(rf"\b{OUT}\b", claim.expression) is not None
+                needs_name = re.search(rf"\b({OUT}|{OUTS})\b", claim.expression) is not None
                 said = shown if needs_name else text
                 if claim in steady:
                     yield asserted(said, claim)

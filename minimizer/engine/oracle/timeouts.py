@@ -8,9 +8,9 @@ from minimizer.engine.budget.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILEN
 from minimizer.engine.child.watchdog import Limits, Watchdog
 
 
-def trial_timeout(slowest: float) -> float:
+def trial_timeout(slowest: float, *, least: float = LEAST_TIMEOUT) -> float:
     """Seconds that a trial may take; ``slowest``: those of the slowest that ended without a timeout, or 0."""
-    return max(LEAST_TIMEOUT, TIMEOUT_FACTOR * slowest) if slowest else FIRST_TIMEOUT
+    return max(least, TIMEOUT_FACTOR * slowest) if slowest else FIRST_TIMEOUT
 
 
 def trial_watchdog(slowest: float) -> Callable[[], Watchdog]:

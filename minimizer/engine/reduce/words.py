@@ -38,6 +38,7 @@ WORDS = {
     "statements": "statements taken out",
     "strides": "contiguous inputs",
     "sweep": "one more part left out",
+    "threads": "calls in place of threads",
     "values": "simpler values",
     "variables": "values in place of variables",
     "window": "operations at the front taken out",

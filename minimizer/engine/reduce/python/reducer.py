@@ -1,4 +1,4 @@
-"""The passes over a script, and their order: whole statements first, then their parts."""
+"""The passes over a script, and their order: threads, then whole statements, then their parts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import islice
 
 from minimizer.engine.reduce.graph import Reduced
 from minimizer.engine.reduce.problem import OnStep, Problem
-from minimizer.engine.reduce.python import edits, forms, inline, modules, shorter
+from minimizer.engine.reduce.python import edits, forms, inline, modules, shorter, threads
 from minimizer.engine.reduce.python.side_by_side import AHEAD
 from minimizer.engine.reduce.python.source import Source, changed_lines, number_of
 from minimizer.report.model import Reduction
@@ -226,7 +226,7 @@ def _each(
             pending = (won if len(won) > 1 else []) + left + pending
 
 
-WHOLE: tuple[Pass, ...] = (_statements, _annotations, _blocks)
+WHOLE: tuple[Pass, ...] = (threads.calls, _statements, _annotations, _blocks)
 PARTS: tuple[Pass, ...] = (forms.simpler, _functions, _classes, _variables, _expressions, _items, _numbers)
 LAST: tuple[Pass, ...] = (shorter.statements, _rounds)
 """What is tried once nothing single can go any more: most of these edits cost a trial and save a line at best."""
