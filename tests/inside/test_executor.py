@@ -376,10 +376,10 @@ WRITES = """
 @pytest.mark.parametrize(
     "line",
     [
-        b"garbage\n",
+        pytest.param(b"garbage\n", marks=pytest.mark.quality("slow")),
         b"[" * 50_000 + b"\n",
-        b'{}, "end": 5\n',
-        b'{"type": "held"}\n',
+        pytest.param(b'{}, "end": 5\n', marks=pytest.mark.quality("slow")),
+        pytest.param(b'{"type": "held"}\n', marks=pytest.mark.quality("slow")),
         b'{"type": "finished", "checked": 3}\n',
     ],
     ids=lambda line: line[:30].decode("latin-1"),
@@ -474,7 +474,9 @@ def below(pid: int) -> list[int]:
     return found + [grandchild for child in found for grandchild in below(child)]
 
 
-@pytest.mark.parametrize("which", ["bwrap", "the zygote", "the holder"])
+@pytest.mark.parametrize(
+    "which", ["the holder", *(pytest.param(one, marks=pytest.mark.quality("slow")) for one in ("bwrap", "the zygote"))]
+)
 def test_a_holder_that_is_killed_is_the_machines_trouble(scratch: Path, child: Executor, which: str) -> None:
     held = survey(child, write_script(scratch / "work", HELD))
     assert held.held is not None
@@ -491,6 +493,7 @@ def test_a_holder_that_is_killed_is_the_machines_trouble(scratch: Path, child: E
     assert works(child)
 
 
+@pytest.mark.quality("slow")
 def test_a_child_whose_exit_is_slow_is_the_machines_trouble(
     scratch: Path, child: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -507,6 +510,7 @@ def test_a_child_whose_exit_is_slow_is_the_machines_trouble(
     assert works(child)
 
 
+@pytest.mark.quality("slow")
 def test_a_run_whose_end_nobody_tells_is_the_machines_trouble(
     scratch: Path, child: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -564,6 +568,7 @@ def test_how_an_earlier_child_ended_is_not_laid_to_a_later_one(tmp_path: Path, m
             survey(starting, ended, compile=False)
 
 
+@pytest.mark.quality("slow")
 def test_a_child_that_was_killed_is_known_as_such_though_another_takes_its_place_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,11 @@ def test_while_a_graph_is_captured_nothing_waits(child: Executor) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [f"torch.OutOfMemoryError({FULL!r})", "RuntimeError('CUBLAS_STATUS_ALLOC_FAILED when calling')"]
+    "error",
+    [
+        f"torch.OutOfMemoryError({FULL!r})",
+        pytest.param("RuntimeError('CUBLAS_STATUS_ALLOC_FAILED when calling')", marks=pytest.mark.quality("slow")),
+    ],
 )
 def test_a_trial_that_always_runs_out_of_memory_is_no_verdict(tmp_path: Path, home: Path, error: str) -> None:
     with executor(tmp_path / "scratch", home) as child:

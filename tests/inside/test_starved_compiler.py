@@ -40,7 +40,10 @@ def found(child: Executor, home: Path, says: str) -> Any:
 
 @pytest.mark.parametrize(
     "says",
-    ["g++: fatal error: Killed signal terminated program cc1plus", "cc1plus: out of memory allocating 65536 bytes"],
+    [
+        "g++: fatal error: Killed signal terminated program cc1plus",
+        pytest.param("cc1plus: out of memory allocating 65536 bytes", marks=pytest.mark.quality("slow")),
+    ],
 )
 def test_a_compiler_without_memory_is_not_to_blame(child: Executor, home: Path, says: str) -> None:
     with pytest.raises(MemoryExceeded, match="had too little memory"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 DRAWN = {
     "docs": 1,
-    "slow": 6,
+    "slow": 12,
     "gpu twins": 1,
     "corpus": 5,
     "whole jobs": 3,

@@ -229,6 +229,7 @@ def test_the_name_is_found_and_the_program_stays_usable(choice: str, tmp_path: P
         assert str(scripts[0]) in ran.stdout
 
 
+@pytest.mark.quality("slow")
 def test_under_our_own_eyes_nothing_is_checked_whatever_the_options_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(backend.UNCHECKED, "1")
     before = backend._process.spent.frames

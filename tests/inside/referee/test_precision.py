@@ -222,6 +222,7 @@ def leaf(*shape: int) -> Tensor:
     return torch.randn(*shape, requires_grad=True)
 
 
+@pytest.mark.quality("slow")
 def test_a_float32_island_whose_backward_is_in_bfloat16_does_not_drown_in_the_noise_of_its_neighbours() -> None:
     verdict = judged_behind(routed, leaf(64, 32), leaf(4, 32), leaf(4, 32, 32), autocast=BF16)
 

@@ -164,6 +164,7 @@ def test_a_graph_of_a_tensor_that_lies_on_several_ranks_communicates() -> None:
     assert communicates(fx.GraphModule(torch.nn.Module(), graph))
 
 
+@pytest.mark.quality("slow")
 def test_ranks_that_wait_for_each_other_use_up_no_more_than_their_share(
     child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
