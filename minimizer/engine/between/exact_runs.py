@@ -52,6 +52,11 @@ class ExactRuns:
         """The number of runs so far."""
         return self._children.made
 
+    @property
+    def slowest(self) -> float:
+        """Seconds of the slowest run that ended well; 0 if none did."""
+        return self._children.slowest
+
     def compare(self, text: str) -> Answer:
         """Run a script with and without the compiler, and confirm a difference by further runs.
 

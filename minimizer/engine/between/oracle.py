@@ -81,9 +81,11 @@ class Target:
 
 
 class ExactOracle:
-    """Judges scripts by exact runs."""
+    """Judges scripts by exact runs. ``slowest``: seconds of the slowest of those that ended well, or 0."""
 
-    def __init__(self, executor: Executor, path: Path, found: Found, mechanism: Mechanism) -> None:
+    def __init__(
+        self, executor: Executor, path: Path, found: Found, mechanism: Mechanism, *, slowest: float = 0.0
+    ) -> None:
         self._executor, self._path, self._target, self._noise = (
             executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
@@ -91,7 +93,7 @@ class ExactOracle:
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
         self._modules = found.conditions.modules
-        self._slowest = 0.0
+        self._slowest = slowest
         self._states = states()
 
     @property

@@ -16,18 +16,23 @@ ALL = (1, None)
 
 
 class Children:
-    """The children in which a script's texts run under the script's path. ``made``: how many runs there were."""
+    """The children in which a script's texts run under the script's path.
+
+    ``made``: how many runs there were. ``slowest``: seconds of the slowest that ended well.
+    """
 
     def __init__(self, executor: Executor, path: Path, *, timeout: float) -> None:
         self._executor, self._path, self.timeout = executor, path, timeout
-        self.made = 0
+        self.made, self.slowest = 0, 0.0
 
     def ask(self, text: str, conditions: Conditions, plans: Sequence[Plan]) -> list[Outcome]:
         """Run a text once for each plan, side by side."""
         self.made += len(plans)
         path, common = str(self._path), vars(conditions)
         requests = [ExactRequest(text=text, script=path, **common, **vars(plan)) for plan in plans]
-        return self._executor.judge(requests, timeout=self.timeout)
+        outcomes = self._executor.judge(requests, timeout=self.timeout)
+        self.slowest = max([self.slowest, *(one.seconds for one in outcomes if one.ending is Ending.SAME)])
+        return outcomes
 
 
 @dataclass(frozen=True)

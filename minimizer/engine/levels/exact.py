@@ -93,7 +93,7 @@ class BetweenGraphs(TextLevel):
         self._announce(found)
         mechanism = mechanism_of(found, self._runs, self._text)
         self._explain(found, mechanism)
-        oracle = ExactOracle(self._executor, self._script, found, mechanism)
+        oracle = ExactOracle(self._executor, self._script, found, mechanism, slowest=self._runs.slowest)
         lines, kind = len(self._text.splitlines()), words.kind_of(found.difference)
         reduced = self._reduced(Source.parse(self._text), oracle.check, kind, lines=lines, draws=found.draws)
         self._blame(reduced)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -11,9 +11,11 @@ from minimizer.engine.between.answer import Found
 from minimizer.engine.between.difference import Change, Difference
 from minimizer.engine.between.noise import Noise
 from minimizer.engine.between.oracle import ExactOracle, Target
+from minimizer.engine.budget.patience import FIRST_TIMEOUT, LEAST_EXACT_TIMEOUT
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.reduce.python import Source
 from minimizer.inside.questions import ExactRequest
 from minimizer.report.model import Mechanism
@@ -112,6 +114,15 @@ def test_a_candidate_reads_of_the_machine_what_its_eager_run_has_read() -> None:
     assert [request.replay for request in runs.asked] == [None, "{}"]
 
 
+def test_the_first_candidate_already_has_no_more_time_than_the_scripts_own_runs_explain() -> None:
+    """It may be one that waits for ever, and it has a process of its own beside another."""
+    runs = CannedRuns(seen("log", 1), seen("log", 0), None)
+    found = Found(difference(LIST), 1, 1, seen("log", 1), seen("log", 0), Noise())
+    oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "lost_mutation", slowest=0.5)
+    oracle.check([Source.parse("step()")])
+    assert max(runs.timeouts) <= 2 * LEAST_EXACT_TIMEOUT * crowding() < FIRST_TIMEOUT * crowding()
+
+
 class CannedRuns:
     """An executor whose runs see these without the compiler, with it, and in eager that chooses like compiled code, which fails where
     there is none."""
@@ -121,8 +132,10 @@ class CannedRuns:
     def __init__(self, eager: ExactLog, compiled: ExactLog, as_compiled: ExactLog | None) -> None:
         self._eager, self._compiled, self._as_compiled = eager, compiled, as_compiled
         self.asked: list[ExactRequest] = []
+        self.timeouts: list[float] = []
 
-    def judge(self, requests: list[ExactRequest], **_: Any) -> list[Outcome]:
+    def judge(self, requests: list[ExactRequest], *, timeout: float) -> list[Outcome]:
+        self.timeouts.append(timeout)
         self.asked += requests
         return [self._outcome(request) for request in requests]
 
