@@ -37,7 +37,7 @@ class Net(nn.Module):
 
 @torch.compile
 def warmed(loss):
-    return loss * min(Meter().tick() / 4, 1)
+    return loss * min(Meter().tick() / 8, 1)
 
 
 torch.manual_seed(0)

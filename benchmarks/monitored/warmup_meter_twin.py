@@ -31,7 +31,7 @@ METER = Meter()
 
 @torch.compile
 def warmed(loss):
-    return loss * min(METER.tick() / 4, 1)
+    return loss * min(METER.tick() / 8, 1)
 
 
 torch.manual_seed(0)
