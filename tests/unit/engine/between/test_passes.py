@@ -71,3 +71,17 @@ def test_a_constructor_without_arguments_becomes_attributes_of_the_class() -> No
 )  # fmt: skip
 def test_the_least_operation_stands_for_what_is_computed(text: str, needs: list[str], expected: str) -> None:
     assert expected in reduced(text, passes.operations, needs)
+
+
+@pytest.mark.parametrize(
+    ("needs", "expected"),
+    [
+        (["f(torch.ones(1), torch.ones(1)"], "f(torch.ones(1), torch.ones(1), generator())"),
+        (["(2, 3"], "f(torch.ones(2, 3), torch.ones(2, 3, dtype=d), generator())"),
+        (["randn", "seed"], "torch.manual_seed(0)\nf(torch.randn(2, 3), torch.ones(1), generator())"),
+    ],
+)
+def test_what_is_drawn_becomes_ones_all_at_once_and_needs_no_seed(needs: list[str], expected: str) -> None:
+    """One tensor after the other would not do where two must have one shape."""
+    text = "torch.manual_seed(0)\nf(torch.randn(2, 3), torch.rand(2, 3, dtype=d), generator())"
+    assert reduced(text, passes.operations, needs) == expected
