@@ -19,6 +19,7 @@ from minimizer.cli import each, keys
 from minimizer.cli.drivers import Program, is_test, of_module, of_test
 from minimizer.cli.exit_status import Exit
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
+from minimizer.cli.launchers import launch_of
 from minimizer.cli.options import (
     find_interpreter,
     job_options,
@@ -94,6 +95,7 @@ def run(
       minimizer run train.py --python ~/nightly/bin/python
       minimizer run train.py --json | tail -1 | jq .summary
       minimizer run -m package.train -- --batch-size 4
+      minimizer run -- torchrun --nproc-per-node 2 train.py --batch-size 4
       minimizer run tests/test_model.py::test_compiled
       minimizer run --each failing/ --budget 300
       minimizer run torch_compile_debug/run_*/minifier/minifier_launcher.py
@@ -104,6 +106,10 @@ def run(
     interpreter = find_interpreter(python) if python else None
     if script is not None and (module is not None or scripts is not None):  # the first of the program's own arguments
         script, job["args"] = None, (script, *job["args"])
+    launch = launch_of(script, job["args"]) if script is not None else None
+    if launch is not None:
+        script, module, job["args"] = launch.script, launch.module, launch.args
+        job["nproc"] = launch.nproc or job["nproc"]
     gate = Gate(fail_on, baseline, junit, sarif)
     if scripts is not None:
         if module is not None or gate != Gate(None, None, None, None):
