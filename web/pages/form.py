@@ -47,7 +47,12 @@ def fields(settings: Settings) -> list[Field]:
     names = toolchains(settings)
     shown = [
         Field("budget", "Time budget", "number", "Between 10 and 86400."),
-        Field("expect", "Expected failure", "select", choices=_choices("auto", "accuracy", "crash", "hang")),
+        Field(
+            "expect",
+            "Expected failure",
+            "select",
+            choices=_choices("auto", "accuracy", "crash", "hang", "recompiles", "graph-break"),
+        ),
         Field("device", "Device", "select", choices=_choices("auto", "cpu", "cuda")),
         Field("args", "Arguments", "text", "Quoted as in a shell.", placeholder="--size 8"),
         Field(

@@ -29,7 +29,18 @@ from minimizer.engine.oracle.signature import verdict_signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import Routes
 from minimizer.engine.survey.cases import Case, Settled
-from minimizer.engine.suspects import FIRMER, Between, Graphs, Layout, Unfirm, Unpublic, Untouched, Verified, order
+from minimizer.engine.suspects import (
+    FIRMER,
+    Between,
+    Costly,
+    Graphs,
+    Layout,
+    Unfirm,
+    Unpublic,
+    Untouched,
+    Verified,
+    order,
+)
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.report.excused import excused
 from minimizer.report.model import Failure, Reduction, Report, Verification
@@ -57,7 +68,16 @@ def job(tmp_path: Path) -> Job:
 
 
 def test_a_draft_comes_before_all_else_and_a_memory_layout_behind_it() -> None:
-    wait = [Unpublic(NONE), Unfirm(NONE, ()), Between(NONE, False), Graphs(), Untouched(WELL), Layout(NONE, WELL)]
+    costly = Costly(Kind.RECOMPILES, WELL)
+    wait = [
+        Unpublic(NONE),
+        Unfirm(NONE, ()),
+        Between(NONE, False),
+        Graphs(),
+        costly,
+        Untouched(WELL),
+        Layout(NONE, WELL),
+    ]
     assert all(order(one) < order(behind) for one, behind in pairwise(wait))
 
 
