@@ -12,6 +12,7 @@ from pathlib import Path
 
 from minimizer.engine.advice.asked import causes_of, first_line, trait
 from minimizer.engine.advice.rules import REPEATED, Cause
+from minimizer.engine.between import passes
 from minimizer.engine.between.public import named_entries, with_backend
 from minimizer.engine.budget.patience import WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
@@ -32,6 +33,8 @@ from minimizer.vocabulary import Kind, Stage, Step
 
 SIMPLEST = "eager"
 """The backend that does nothing: Dynamo alone breaks graphs, and decides what is compiled again."""
+PASSES = (passes.operations, passes.objects)
+"""What is computed, and by which objects, does not matter."""
 PARTS = 2
 """Graphs of a function that is split; of one that is compiled again and again there are more."""
 ENOUGH = REPEATED + 1
@@ -143,7 +146,8 @@ class FindingLevel(TextLevel):
             return self._emit(reduced.text)
 
     def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:
-        return reduce_script(script, check=check, on_step=record, jobs=self._jobs, watch=self._journal.watch)
+        watch = self._journal.watch
+        return reduce_script(script, check=check, on_step=record, jobs=self._jobs, further=PASSES, watch=watch)
 
     def _emit(self, text: str) -> Draft | None:
         """The first form of the repro that says what Dynamo says of the script."""
