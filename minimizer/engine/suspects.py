@@ -144,7 +144,7 @@ class Graphs:
         if isinstance(end, Draft) or routes.is_beside:
             return end if isinstance(end, Settled) else _drafted(end)
         asked = routes.parts.job.options.expected_finding
-        if asked is not None and is_healthy(end):
+        if asked is not None and (is_healthy(end) or end.reason is Reason.NOTHING_COMPILED):  # for a break, it may be
             return Costly(asked, end)
         # Plain runs are asked where no failure was seen, or one that is not ours to explain.
         is_error = isinstance(found, ScriptCase) and end.reason is Reason.NOT_VERIFIED and end.kind is not Kind.HANG
@@ -165,14 +165,16 @@ class Graphs:
 
 @dataclass(frozen=True)
 class Costly:
-    """A script that shows no failure, and whose costliest finding of this kind was asked for."""
+    """A script that shows no failure, or compiles nothing, and whose costliest finding of this kind was asked for."""
 
     kind: Kind
     verdict: Settled
 
     def attempt(self, routes: Routes) -> Draft | Untouched | Settled:
-        """The repro of the finding; the verdict, to be confirmed by plain runs, where there is none."""
+        """The repro of the finding; the verdict where there is none, a healthy one to be confirmed by plain runs."""
         cause = routes.costliest(self.kind)
+        if cause is None and not is_healthy(self.verdict):
+            return self.verdict
         if cause is None:
             return Untouched(replace(self.verdict, summary=f"{NOT_FOUND[self.kind]} {self.verdict.summary}"))
         draft = routes.by_finding(self.kind, cause, self.verdict)

@@ -59,6 +59,7 @@ STRIDES = {
 }
 WELL = Settled(Status.HEALTHY, None, "Healthy.")
 RAISED = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It raises.", kind=Kind.RUNTIME_ERROR)
+NOTHING = Settled(Status.FAILED, Reason.NOTHING_COMPILED, "Nothing was compiled.")
 DIFFERENCE = cast(Found, "what differs")
 
 
@@ -462,6 +463,8 @@ def asking(job: Job, expect: str, **changes: Any) -> Job:
         ("graph-break", WELL, Costly),
         ("auto", WELL, Untouched),
         ("recompiles", RAISED, Settled),  # a failure comes before a finding
+        ("graph-break", NOTHING, Costly),  # a break in a loop keeps a function in eager as a whole
+        ("auto", NOTHING, Settled),
     ],
 )
 def test_a_finding_is_looked_for_where_it_was_asked_for_and_nothing_fails(
@@ -470,6 +473,11 @@ def test_a_finding_is_looked_for_where_it_was_asked_for_and_nothing_fails(
     monkeypatch.setattr(Graphs, "_survey", lambda *_: settled)
     triage = SimpleNamespace(layouts=())
     assert type(Graphs().attempt(routes_of(asking(job, expect), triage=triage))) is then
+
+
+def test_nothing_compiled_stays_the_verdict_where_no_finding_is_the_reason(job: Job) -> None:
+    surveys = SimpleNamespace(cold=Health())
+    assert Costly(Kind.GRAPH_BREAK, NOTHING).attempt(routes_of(job, surveys=surveys)) is NOTHING
 
 
 RECOMPILED = [
