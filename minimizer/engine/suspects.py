@@ -46,7 +46,9 @@ NOT_FOUND = {
     Kind.GRAPH_BREAK: "There is no graph break but those that the script asks for, or that torch itself makes.",
 }
 """The sentence for a script without a finding of a kind that was asked for."""
-UNSHOWN = "No repro was made: no text of the script shows it when it is run by itself, in one process."
+UNSHOWN = (
+    "No repro was made: the script does not show it by itself in one process, or what is left of it cannot assert it."
+)
 
 
 @dataclass(frozen=True)
