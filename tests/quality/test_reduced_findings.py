@@ -106,5 +106,5 @@ def test_a_twin_without_the_finding_is_healthy(text: str, expect: str, none: str
     status, report = minimize(path, tmp_path / "out", "--expect", expect, "--no-diagnosis")
 
     assert (status, report["status"], report["failure"]) == (3, "healthy", None)
-    assert report["summary"].startswith(none)
+    assert none in report["summary"]
     assert not (tmp_path / "out" / "repro.py").exists()
