@@ -13,8 +13,9 @@ from minimizer.report.finding import FindingKind
 from minimizer.vocabulary import Kind
 
 FINDINGS: Mapping[Kind, FindingKind] = {Kind.RECOMPILES: "recompiles", Kind.GRAPH_BREAK: "graph_breaks"}
-SOURCE = re.compile(r"\b[LG]\[[^\]]*\](?:\.\w+|\[[^\]]*\])*")
-"""What a guard is about: a local or global variable, and what is reached from it."""
+SOURCE = re.compile(r"\b(?:[LG]\[[^\]]*\]|[A-Za-z_]\w*(?=[.\[]))(?P<reached>(?:\.\w+|\[[^\]]*\])*)")
+"""What a guard is about: a variable, as itself or among the local or global ones, and what is reached from it."""
+NUMBER = re.compile(r"\b\d+(?:\.\d+)?\b")
 VALUE = re.compile(r" == (.+?)(?:\s+#.*)?$", re.MULTILINE)
 """The value that a guard expects."""
 QUOTED, TYPES = re.compile(r"`[^`]*`|'[^']*'"), re.compile(r"with argument types .*")
@@ -40,7 +41,7 @@ def trait(cause: Cause) -> str:
         return _reason(cause)
     if tensor := TENSOR.search(cause.guard):
         return f"{tensor['what']} of a tensor"
-    return f"{SOURCE.sub(_reached, cause.guard)} is another {_type(cause.said)}"
+    return f"{NUMBER.sub('#', SOURCE.sub(_reached, cause.guard))} is another {_type(cause.said)}"
 
 
 def first_line(cause: Cause) -> str:
@@ -58,8 +59,8 @@ def _reason(cause: Cause) -> str:
 
 def _reached(source: re.Match[str]) -> str:
     """An attribute, an item or a variable, whatever its name."""
-    last = source[0].rpartition("]")[2]
-    return "an attribute" if last else "an item" if source[0].count("[") > 1 else "a variable"
+    reached = source["reached"]
+    return "a variable" if not reached else "an item" if reached.endswith("]") else "an attribute"
 
 
 def _type(said: str) -> str:

@@ -31,8 +31,8 @@ from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Stage, Step
 
-SIMPLEST = "eager"
-"""The backend that does nothing: Dynamo alone breaks graphs, and decides what is compiled again."""
+BACKENDS = ("eager", "aot_eager", None)
+"""The simplest first. Dynamo alone breaks graphs and decides what is compiled again, but some guards come from what is behind it. None: the script's own."""
 PASSES = (passes.operations, passes.objects)
 """What is computed, and by which objects, does not matter."""
 PARTS = 2
@@ -70,7 +70,7 @@ class FindingOracle(Rerun):
 
         Whether there is one.
         """
-        for backend, limit in product((SIMPLEST, None), self._limits()):
+        for backend, limit in product(BACKENDS, self._limits()):
             self._limit = limit
             (outcome,) = self._run([self._request(text, compiled=True, backend=backend)])
             if self._cause(outcome) is not None:
@@ -154,7 +154,7 @@ class FindingLevel(TextLevel):
         cause = self._oracle.shown(text)
         if cause is None:
             return None
-        plain = with_backend(text, SIMPLEST) if self._oracle.backend == SIMPLEST else text
+        plain = with_backend(text, self._oracle.backend) if self._oracle.backend is not None else text
         failure, environment = self._journal.fault.announced, self._journal.report.environment
         comment = header.comment(failure, self._journal.fault.culprits, environment, failure.reproducibility, 1, {})
         for script in dict.fromkeys((named_entries(plain), plain)):

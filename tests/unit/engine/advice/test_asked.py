@@ -45,6 +45,11 @@ def trait_of(found: Break | list[Recompile]) -> str:
         (sizes("tokens", 1), sizes("x", 0)),
         (of_values("L['self'].count", "1", "2", "3"), of_values("L['net'].updates", "4", "5", "6")),
         (of_values("len(L['states'])", "1", "2", "3"), of_values("len(L['x'])", "0", "1", "2")),
+        (of_values("self._modules['accuracy'].updates", "1", "2", "3"), of_values("L['self'].n", "4", "5", "6")),
+        (
+            of_values("(0.9*fn.momentum)", "0.4", "0.3", "0.2"),
+            of_values("(2*net._modules['1'].m)", "1.5", "2.5", "3.5"),
+        ),
     ],
 )
 def test_names_and_numbers_do_not_matter(one: Break | list[Recompile], other: Break | list[Recompile]) -> None:
