@@ -65,6 +65,22 @@ for _ in range(5):
     net(torch.ones(2))
 """
 
+DECAYED = """\
+import torch
+
+class Scale(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rate = 0.5
+
+    def forward(self, x):
+        self.rate = self.rate * 0.9
+        return torch.tanh(x) * self.rate
+scale = torch.compile(Scale(), backend='aot_eager')
+for _ in range(6):
+    scale(torch.ones(2))
+"""
+
 
 def oracle_for(text: str, kind: Kind, child: Executor, home: Path) -> FindingOracle:
     """What judges scripts by the costliest finding of this one."""
@@ -137,6 +153,11 @@ def test_what_is_split_keeps_its_parts(child: Executor, home: Path) -> None:
     assert oracle.aim(text) and (oracle.backend, oracle.graphs) == ("eager", 2)
     assert oracle.check([Source.parse(PRINTED)]) == [False]
     assert oracle.check([Source.parse(text.replace("x.shape", "1, 2"))]) == [True]
+
+
+def test_a_guard_that_comes_from_behind_dynamo_is_asked_for_there(child: Executor, home: Path) -> None:
+    oracle = oracle_for(DECAYED, Kind.RECOMPILES, child, home)
+    assert oracle.aim(DECAYED) and oracle.backend == "aot_eager"
 
 
 def test_fullgraph_that_captures_a_number_shows_no_break(child: Executor, home: Path) -> None:
