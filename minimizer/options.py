@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic_core import ErrorDetails
 
 from minimizer.errors import InvalidOption
+from minimizer.vocabulary import Kind
 
 MAX_BUDGET = 86_400
 """Seconds."""
@@ -33,8 +34,9 @@ class Options(BaseModel):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Device the script needs; auto takes what the script asks for."
     )
-    expect: Literal["auto", "crash", "accuracy", "hang"] = Field(
-        "auto", description="The failure to look for; with crash or hang no values are compared."
+    expect: Literal["auto", "crash", "accuracy", "hang", "recompiles", "graph-break"] = Field(
+        "auto",
+        description="The failure to look for; values are compared with auto and accuracy only. With recompiles or graph-break the costliest finding of that sort is reduced as if it were a failure.",
     )
     target: str | None = Field(
         None, max_length=200, description="Which of several failures to reduce: its index, module path or signature."
@@ -74,6 +76,17 @@ class Options(BaseModel):
         le=64,
         description="Processes of the script, started as torchrun would. A run watches one rank, and the runs of a healthy script take turns.",
     )
+
+    @property
+    def expected_finding(self) -> Kind | None:
+        """The kind of finding that is to be reduced as if it were a failure; None where a failure is looked for."""
+        kinds = {str(kind).replace("_", "-"): kind for kind in Kind if kind.is_finding}
+        return kinds.get(self.expect)
+
+    @property
+    def compares_values(self) -> bool:
+        """Whether wrong values are among the failures to look for."""
+        return self.expect in ("auto", "accuracy")
 
     @property
     def needs(self) -> tuple[str | None, str | None]:

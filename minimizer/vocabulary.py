@@ -22,6 +22,15 @@ class Kind(StrEnum):
     WRONG_OUTPUT = "wrong_output"
     WRONG_GRADIENT = "wrong_gradient"
     WRONG_METADATA = "wrong_metadata"
+    RECOMPILES = "recompiles"
+    """Nothing is wrong, and a function is compiled again and again; a failure only where ``--expect`` names it."""
+    GRAPH_BREAK = "graph_break"
+    """Nothing is wrong, and what is compiled is split; a failure only where ``--expect`` names it."""
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether the script does what it should, and compiling it costs more than it need."""
+        return self in (Kind.RECOMPILES, Kind.GRAPH_BREAK)
 
     @property
     def is_of_metadata(self) -> bool:

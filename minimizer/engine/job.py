@@ -152,7 +152,7 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
             steps=options.steps,
             hang_after=options.hang_after or HANG_AFTER,
             budget=options.budget,
-            values=options.expect in ("auto", "accuracy"),
+            values=options.compares_values,
         )
         plain = stack.enter_context(
             PlainRuns(

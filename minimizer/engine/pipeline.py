@@ -167,7 +167,7 @@ def investigate(job: Job, disk: Scratch, machine: ExitStack) -> Parts:
 def compare_exactly(parts: Parts) -> Answer:
     """Whether the script sees something otherwise with the compiler, by its exact runs; nothing is asked of several processes."""
     options, journal = parts.job.options, parts.job.journal
-    if options.nproc > 1 or options.expect not in ("auto", "accuracy"):
+    if options.nproc > 1 or not options.compares_values:
         why = f"--nproc {options.nproc}" if options.nproc > 1 else f"--expect {options.expect}"
         return replace(NO_ANSWER, excused=(excused("exact_not_asked", why),))
     with journal.step(Step.EXACT):
@@ -243,6 +243,8 @@ def conclude(found: Settled, exact: Answer, parts: Parts) -> None:
 def is_worth_witnesses(parts: Parts) -> bool:
     """Whether the compiler may be to blame for something, and a healthy script costs no more than a run or two of it."""
     report = parts.job.report
+    if parts.job.options.expected_finding is not None:
+        return False  # those tools look for errors and wrong values
     if report.status is Status.HEALTHY:
         return report.timings[Step.SURVEY] <= CHEAP_SECONDS
     if parts.job.journal.fault.holds:

@@ -14,6 +14,8 @@ from functools import partial
 from typing import TypeVar
 
 from minimizer.engine import fold
+from minimizer.engine.advice.asked import causes_of
+from minimizer.engine.advice.rules import Cause
 from minimizer.engine.between.answer import NO_ANSWER, Answer, checked_of
 from minimizer.engine.budget.clock import until_over
 from minimizer.engine.budget.patience import LEAST_TIMEOUT
@@ -24,6 +26,7 @@ from minimizer.engine.job import Parts
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels import cached_calls, call_sequence
 from minimizer.engine.levels.draft import Draft
+from minimizer.engine.levels.finding import FindingLevel, FindingOracle
 from minimizer.engine.levels.from_outcomes import mechanism_of, source_of
 from minimizer.engine.levels.graph import Repeat, Search
 from minimizer.engine.levels.outer import RAISED, OuterLevel
@@ -133,6 +136,23 @@ class Routes:
     def by_script(self, otherwise: Settled, judge: Rerun | None = None) -> Draft | None:
         """The repro of the script itself, as ``judge`` sees it fail, by default the warm child; None where ``otherwise`` stays the verdict."""
         return self._python_level(rerun=judge).draft(otherwise)
+
+    def costliest(self, kind: Kind) -> Cause | None:
+        """The cause of the costliest finding of this kind, by the first run of the script that came to its end; None if it has none."""
+        health = self.parts.surveys.cold
+        if health is None:
+            return None
+        found = causes_of(kind, health.broken, health.recompiled, self.parts.job.script.name)
+        return found[0] if found else None
+
+    def by_finding(self, kind: Kind, cause: Cause, otherwise: Settled) -> Draft | None:
+        """The repro of a finding; None where the script does not show it when it is run by itself, or runs in several processes."""
+        job = self.parts.job
+        fold.checked(self.journal.report, checked_of(otherwise.checked, self.exact))
+        oracle = FindingOracle(self.parts.executor, job.script, kind, cause)
+        level = FindingLevel(job.script, job.options.args, self.journal, oracle, jobs=job.settings.trial_jobs)
+        level.announce()
+        return self._tried("the script, by its finding", level.draft) if self._is_one_process else None
 
     def by_outer(self, otherwise: Settled) -> Draft | None:
         """The repro of the script's calls of torch around its graphs; None where these do not show the failure in clean processes too."""

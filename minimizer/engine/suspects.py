@@ -41,6 +41,15 @@ FIRMER = (
     "This repro is the smallest that also fails in a fresh process."
 )
 
+NOT_FOUND = {
+    Kind.RECOMPILES: "No function is compiled again more often than dynamic shapes and a switch to evaluation take.",
+    Kind.GRAPH_BREAK: "There is no graph break but those that the script asks for, or that torch itself makes.",
+}
+"""The sentence for a script without a finding of a kind that was asked for."""
+UNSHOWN = (
+    "No repro was made: the script does not show it by itself in one process, or what is left of it cannot assert it."
+)
+
 
 @dataclass(frozen=True)
 class Verified:
@@ -136,6 +145,9 @@ class Graphs:
         end = found if isinstance(found, Settled) else routes.follow(found)
         if isinstance(end, Draft) or routes.is_beside:
             return end if isinstance(end, Settled) else _drafted(end)
+        asked = routes.parts.job.options.expected_finding
+        if asked is not None and (is_healthy(end) or end.reason is Reason.NOTHING_COMPILED):  # for a break, it may be
+            return Costly(asked, end)
         # Plain runs are asked where no failure was seen, or one that is not ours to explain.
         is_error = isinstance(found, ScriptCase) and end.reason is Reason.NOT_VERIFIED and end.kind is not Kind.HANG
         return Untouched(end) if is_healthy(end) or is_starved(end) or is_error else _at_last(end, routes)
@@ -151,6 +163,28 @@ class Graphs:
                 if not error.is_time:
                     raise
                 raise BudgetExceeded(f"{error}, {parts.surveys.doing}") from None
+
+
+@dataclass(frozen=True)
+class Costly:
+    """A script that shows no failure, or compiles nothing, and whose costliest finding of this kind was asked for."""
+
+    kind: Kind
+    verdict: Settled
+
+    def attempt(self, routes: Routes) -> Draft | Untouched | Settled:
+        """The repro of the finding; the verdict where there is none, a healthy one to be confirmed by plain runs."""
+        cause = routes.costliest(self.kind)
+        if cause is None and not is_healthy(self.verdict):
+            return self.verdict
+        if cause is None:
+            return Untouched(replace(self.verdict, summary=f"{NOT_FOUND[self.kind]} {self.verdict.summary}"))
+        draft = routes.by_finding(self.kind, cause, self.verdict)
+        if draft is not None:
+            return draft
+        return Settled(
+            Status.PARTIAL, Reason.NOT_VERIFIED, f"{cause.finding.what} {UNSHOWN}", checked=self.verdict.checked
+        )
 
 
 @dataclass(frozen=True)
@@ -246,7 +280,7 @@ def _drafted(draft: Draft) -> Unpublic | Draft:
     return draft if draft.found is None or is_public(draft.found.reduced) else Unpublic(draft)
 
 
-Suspect = Unpublic | Unfirm | Between | Graphs | Untouched | Layout
+Suspect = Unpublic | Unfirm | Between | Graphs | Costly | Untouched | Layout
 
 
 def order(suspect: Suspect) -> int:
@@ -260,6 +294,7 @@ def order(suspect: Suspect) -> int:
         Unfirm,
         Between,  # its trials compile no kernel; the graphs wait meanwhile, for a repro of their own
         Graphs,
+        Costly,  # nothing is wrong with the graphs
         Untouched,  # what our own runs do not show
         Layout,  # ranks below every other failure
     )

@@ -44,6 +44,12 @@ class Outcome(Said):
     calls: int = 0
     unusual: list[str] = field(default_factory=list)
     graph_breaks: list[str] = field(default_factory=list)
+    broken: list[Any] = field(default_factory=list)
+    """For a measured script: its graph breaks, as ``messages.Break``."""
+    recompiled: list[Any] = field(default_factory=list)
+    """For a measured script: its recompiles, as ``messages.Recompile``."""
+    graphs: int = 0
+    """For a measured script: how many graphs Dynamo handed to a backend."""
     attempted: bool = True
     """For a script: whether Dynamo was given a frame to compile."""
     draws: bool = False

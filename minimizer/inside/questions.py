@@ -175,6 +175,10 @@ class ScriptRequest(Switched):
     """A backend that replaces the one the script asks for; None: the script's."""
     observe: bool = False
     """Report the aten operators that run inside compiled functions; with ``compile`` false."""
+    measure: bool = False
+    """Report graph breaks and recompiles with the script's lines; with ``compile``."""
+    recompile_limit: int | None = None
+    """Compilations of one function until the rest of its calls run in eager, unless the script sets that; None: Dynamo's default."""
     state: int = 0
     """The number of the random state that the script starts from (see `RandomStart`)."""
     caches: bool = False

@@ -31,8 +31,9 @@ def confidence(report: Report) -> Confidence:
         return Confidence("unknown", ("No standalone repro was verified",))
     rate = report.failure.reproducibility
     processes = "process" if verification.runs == 1 else "processes"
+    did = "showed it" if report.failure.kind.is_finding else "failed"
     reasons = [
-        f"The script failed in {rate.failed} of {counted(rate.runs, 'run')}",
+        f"The script {did} in {rate.failed} of {counted(rate.runs, 'run')}",
         f"The repro failed in the same way in {verification.failed_same} of {verification.runs} clean {processes}",
     ]
     agreeing = list(_agreeing(report))

@@ -31,7 +31,12 @@ BISECTED = {
 def labels(report: Report, repro: str | None) -> list[str]:
     """The labels that triage would give; none for what is no fault of PyTorch's compiler."""
     failure = report.failure
-    if failure is None or failure.stage in (Stage.CUSTOM_BACKEND, Stage.CUSTOM_OP) or is_in_dispute(report):
+    if (
+        failure is None
+        or failure.kind.is_finding
+        or failure.stage in (Stage.CUSTOM_BACKEND, Stage.CUSTOM_OP)
+        or is_in_dispute(report)
+    ):
         return []
     found = ["oncall: pt2", *STAGE_LABELS.get(failure.stage, ())]
     if failure.stage is Stage.INDUCTOR and report.environment.get("device", "cpu") == "cpu":
@@ -56,7 +61,8 @@ def replay(report: Report, repro: str | None) -> str:
     """Commands that show who is to blame, with what they end with."""
     if repro is None or report.verification is None or not report.verification.holds:
         return ""
-    lines = ["python repro.py  # exits with 1: the bug", f"TORCHDYNAMO_DISABLE=1 python repro.py  # {OFF}"]
+    what = "finding" if report.failure is not None and report.failure.kind.is_finding else "bug"
+    lines = [f"python repro.py  # exits with 1: the {what}", f"TORCHDYNAMO_DISABLE=1 python repro.py  # {OFF}"]
     if report.blame is not None and report.blame.confirmed and report.blame.subsystem in BISECTED:
         backend, subsystem = BISECTED[report.blame.subsystem], report.blame.subsystem
         off = f"TORCH_BISECT_BACKEND={backend} TORCH_BISECT_SUBSYSTEM={subsystem} TORCH_BISECT_MAX=-1"

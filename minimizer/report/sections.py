@@ -72,8 +72,7 @@ def verdict(report: Report) -> str:
     often = f"in {rate.failed} of {counted(rate.runs, 'run')} of the script"
     device = report.environment.get("device")
     where = f" on {escape(device)}" if device else ""
-    second = _blamed(report)
-    second += _blamed_stage(failure.stage)
+    second = escape(failure.message) if failure.kind.is_finding else f"{_blamed(report)}{_blamed_stage(failure.stage)}"
     if report.status is not Status.MINIMIZED:
         second += f" {escape(report.summary)}"
     return f"**{words_of(failure).heading} under `torch.compile`{where}, {often}.** {second}".rstrip()
@@ -108,7 +107,8 @@ def reproducer(report: Report, repro: str | None) -> str:
         if not found.public_api:
             said += " It needs more than the public `torch.compile`."
     if found is not None and found.holds:
-        said += " It exits with 1 while the bug is there, 0 once it is gone, and 125 if it cannot run."
+        what = "finding" if report.failure.kind.is_finding else "bug"
+        said += f" It exits with 1 while the {what} is there, 0 once it is gone, and 125 if it cannot run."
     return f"{said}\n\n{block(repro, 'python')}"
 
 
@@ -225,7 +225,7 @@ def ablation(report: Report) -> str:
         [(code(rung.backend), ending(rung), f"{rung.seconds:.1f}") for rung in report.ladder],
     )
     parts = filter(None, (ladder, part(report), *settings(report)))
-    return "\n\n".join(parts) or ("unknown" if report.failure else "")
+    return "\n\n".join(parts) or _unknown(report)
 
 
 def ending(rung: Rung) -> str:
@@ -273,7 +273,7 @@ def _before(where: str) -> str:
 
 def workaround(report: Report) -> str:
     if report.workaround is None:
-        return "unknown" if report.failure else ""
+        return _unknown(report)
     workaround = report.workaround
     if not workaround.code:
         return escape(workaround.what) or "unknown"
@@ -340,6 +340,11 @@ def _blamed(report: Report) -> str:
     if len(ops) < 2:
         return f"The culprit is {names}{where}"
     return f"{'These operations fail only together:' if is_minimal else 'The culprits are'} {names}{where}"
+
+
+def _unknown(report: Report) -> str:
+    """The word for what a report of a fault should have and has not; a finding has remedies instead."""
+    return "unknown" if report.failure is not None and not report.failure.kind.is_finding else ""
 
 
 def _times(count: int) -> str:

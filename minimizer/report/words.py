@@ -35,6 +35,8 @@ WORDS = {
         "has a wrong gradient", "computes wrong gradients for {what}", "gradient"),
     Kind.WRONG_METADATA: Words("The compiled code returns tensors of another dtype, shape, stride or aliasing",
         "returns a tensor with wrong metadata", "returns tensors with wrong metadata for {what}", "metadata"),
+    Kind.RECOMPILES: Words("A function is compiled again and again", "recompiles", "compiles a function again and again, since {what}", "recompile"),
+    Kind.GRAPH_BREAK: Words("The compiled function is split by a graph break", "breaks the graph", "breaks the graph, since {what}", "graph break"),
 }  # fmt: skip
 LAYOUT_ONLY = Words("Values equal, memory layout differs",
     "returns a tensor in another memory layout", "changes only the strides for {what}", "metadata")  # fmt: skip

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from minimizer.errors import InvalidOption
 from minimizer.options import Options, parse_options
+from minimizer.vocabulary import Kind
 
 
 def test_an_argument_that_no_program_can_be_given_is_refused() -> None:
@@ -46,3 +47,24 @@ def test_another_default_changes_no_job_that_is_there() -> None:
 def test_what_is_not_understood_is_left_at_its_default(stored: dict[str, object]) -> None:
     assert not Options.understands(stored)
     assert Options.from_store({**stored, "nproc": 2}) == Options(nproc=2)
+
+
+@pytest.mark.parametrize(
+    ("expect", "finding", "compares"),
+    [
+        ("auto", None, True),
+        ("accuracy", None, True),
+        ("hang", None, False),
+        ("recompiles", Kind.RECOMPILES, False),
+        ("graph-break", Kind.GRAPH_BREAK, False),
+    ],
+)
+def test_a_finding_may_be_asked_for_as_a_failure(expect: str, finding: Kind | None, compares: bool) -> None:
+    options = parse_options({"expect": expect})
+    assert (options.expected_finding, options.compares_values) == (finding, compares)
+
+
+@pytest.mark.parametrize("expect", ["graph_break", "compile-time", "memory", "slow"])
+def test_what_cannot_be_reduced_is_not_expected(expect: str) -> None:
+    with pytest.raises(InvalidOption, match=r"'expect': .*'recompiles' or 'graph-break'"):
+        parse_options({"expect": expect})

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from werkzeug.datastructures import FileStorage, MultiDict
 
@@ -47,8 +47,8 @@ def fields(settings: Settings) -> list[Field]:
     names = toolchains(settings)
     shown = [
         Field("budget", "Time budget", "number", "Between 10 and 86400."),
-        Field("expect", "Expected failure", "select", choices=_choices("auto", "accuracy", "crash", "hang")),
-        Field("device", "Device", "select", choices=_choices("auto", "cpu", "cuda")),
+        Field("expect", "Expected failure", "select", choices=_choices("expect")),
+        Field("device", "Device", "select", choices=_choices("device")),
         Field("args", "Arguments", "text", "Quoted as in a shell.", placeholder="--size 8"),
         Field(
             "env",
@@ -174,8 +174,9 @@ def _options(values: Mapping[str, str]) -> Options:
     return parse_options(options)
 
 
-def _choices(*values: str) -> tuple[tuple[str, str], ...]:
-    return tuple((value, _CHOICES.get(value, value)) for value in values)
+def _choices(name: str) -> tuple[tuple[str, str], ...]:
+    """The values that an option may have, with words for them."""
+    return tuple((value, _CHOICES.get(value, value)) for value in get_args(Options.model_fields[name].annotation))
 
 
 _CHOICES = {
@@ -183,6 +184,8 @@ _CHOICES = {
     "accuracy": "wrong values",
     "crash": "crash or error",
     "hang": "hang",
+    "recompiles": "no failure: recompiles",
+    "graph-break": "no failure: a graph break",
     "cpu": "CPU",
     "cuda": "CUDA GPU",
 }

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from minimizer.engine.advice import compile_time, memory
-from minimizer.engine.child.protocol import Break, Changed, Health, Recompile, StackLine, Timed
+from minimizer.engine.child.compilations import Break, Recompile, StackLine
+from minimizer.engine.child.protocol import Changed, Health, Timed
 from minimizer.engine.user_script.syntax import full_name, imported
 from minimizer.report.culprit import Source
 from minimizer.report.finding import Cost, Finding, by_cost
@@ -52,6 +53,8 @@ REASONS = (
 GUARD = re.compile(r"\d+/\d+: (?P<what>.*?)(?:\s+#.*)?$", re.DOTALL)
 EXPLANATION = re.compile(r"^\s*Explanation: (.+)$", re.MULTILINE)
 """The line of Dynamo's words that explains a reason."""
+UNKNOWN = "Dynamo says"
+"""How a reason begins for which we have no words."""
 MOST_SAID = 300
 """Characters of Dynamo's words in a sentence."""
 MISMATCH = re.compile(r"(?P<what>.*mismatch.*?)[.,]? expected (?P<expected>\S+?), actual (?P<actual>\S+)")
@@ -75,6 +78,10 @@ class Cause:
     """That of the ``def`` of the function that was compiled again, in the script; 0 if it is elsewhere."""
     blocks: tuple[str, ...] = ()
     """Paths of the lists of equal blocks, from the compiled module."""
+    why: str = ""
+    """The reason of a graph break or of recompiles, as a clause."""
+    guard: str = ""
+    """The guard that fails again and again, without the values that it expects."""
 
 
 def causes(health: Health, script: str, name: str, crowding: float = 1.0) -> list[Cause]:
@@ -131,7 +138,7 @@ def _breaks(health: Health) -> Iterator[Cause]:
                 stack=_stack(one.stack),
                 cost=Cost(what="at this line", value=per_call, unit="graph breaks per call"),
             )
-            yield Cause(finding, one.reason, place)
+            yield Cause(finding, one.reason, place, why=_why(one.reason))
 
 
 def _is_advisable(one: Break) -> bool:
@@ -152,7 +159,7 @@ def _why(reason: str) -> str:
     known = next((words for pattern, words in REASONS if re.search(pattern, reason, re.IGNORECASE)), "")
     explanation = EXPLANATION.search(reason)
     said = explanation[1] if explanation else (reason.splitlines() or ["nothing"])[0]
-    return known or f"Dynamo says: {said.strip().rstrip('.')[:MOST_SAID]}"
+    return known or f"{UNKNOWN}: {said.strip().rstrip('.')[:MOST_SAID]}"
 
 
 # recompiles -----------------------------------------------------------------------------------------------------------
@@ -190,7 +197,8 @@ def _recompiled(found: Sequence[Recompile], guard: str, name: str, *, is_refused
         cost=Cost(what="compiling again", value=round(sum(one.seconds for one in again), 2), unit="s"),
     )
     said, place = "\n".join(one.guard for one in found), stack[-1] if stack else None
-    return Cause(finding, said, place, is_refused, found[0].line if found[0].file == name else 0)
+    line = found[0].line if found[0].file == name else 0
+    return Cause(finding, said, place, is_refused, line, why=_changes(guard, found), guard=guard)
 
 
 def _whole(said: str) -> str:

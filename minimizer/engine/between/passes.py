@@ -197,6 +197,7 @@ def _simpler_operations(source: Source) -> Iterator[Source | None]:
     for node in source.nodes():
         if isinstance(node, ast.Call) and ast.unparse(node.func) in MAKERS:
             yield source.edited({number_of(node): lambda _: ast.parse(ONE, mode="eval").body})
+            yield _ones_of_its_size(source, node)
         elif isinstance(node, ast.Call) and _makes_layer(node):
             yield source.edited({number_of(node): lambda _: ast.parse("torch.nn.ReLU()", mode="eval").body})
 
@@ -213,6 +214,18 @@ def _without_drawing(source: Source) -> Iterator[Source | None]:
     yield source.edited(gone | dict.fromkeys(made, lambda _: ast.parse(ONE, mode="eval").body))
     drawn = [number_of(call.func) for call in calls if ast.unparse(call.func) in DRAWN]
     yield source.edited(gone | dict.fromkeys(drawn, lambda _: ast.parse("torch.ones", mode="eval").body))
+
+
+def _ones_of_its_size(source: Source, maker: ast.Call) -> Source | None:
+    """With ``torch.ones(n)`` in place of a tensor whose first size is ``n``, where that is no constant."""
+    sizes = next((one.elts for one in maker.args if isinstance(one, ast.Tuple | ast.List)), maker.args)
+    changing = [one for one in sizes if not isinstance(one, ast.Constant)]
+    if not changing:
+        return None
+    ones = ast.parse(ONE, mode="eval").body
+    assert isinstance(ones, ast.Call)
+    ones.args = [copy.deepcopy(changing[0])]
+    return source.edited({number_of(maker): lambda _: ones})
 
 
 def _simpler_branches(source: Source, choice: ast.IfExp, own: set[str]) -> Iterator[Source | None]:

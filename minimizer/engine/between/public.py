@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
-from minimizer.engine.reduce.python.entries import ENTRY, is_method
+from minimizer.engine.reduce.python.entries import ENTRY, is_method, with_word
 from minimizer.engine.reduce.python.shorter import INDENT, WIDTH
 from minimizer.engine.user_script.syntax import DEFINITIONS, full_name, imported
 
@@ -15,19 +16,30 @@ NAMES = ("f", "compiled")
 
 def with_backend(text: str, backend: str) -> str:
     """The script with this backend in place of its own backends, modes and options."""
+    return _with_entries(text, lambda entry: _with_backend(entry, backend))
+
+
+def with_fullgraph(text: str) -> str:
+    """The script with ``fullgraph=True`` at every entry: a graph break is an error there."""
+    return _with_entries(text, lambda entry: with_word(entry, "fullgraph", True))
+
+
+def _with_entries(text: str, edit: Callable[[ast.Call], ast.Call]) -> str:
+    """The script with each entry to the compiler edited; a bare decorator becomes a call before."""
     tree = ast.parse(text)
     names = imported(tree)
 
     class Entries(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.Call:
             self.generic_visit(node)
-            if full_name(node.func, names) == ENTRY or is_method(node.func, names):
-                return _with_backend(node, backend)
-            return node
+            return edit(node) if full_name(node.func, names) == ENTRY or is_method(node.func, names) else node
 
         def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
             self.generic_visit(node)
-            node.decorator_list = [_decorator(d, full_name(d, names), backend) for d in node.decorator_list]
+            node.decorator_list = [
+                edit(ast.Call(func=one, args=[], keywords=[])) if full_name(one, names) == ENTRY else one
+                for one in node.decorator_list
+            ]
             return node
 
     return ast.unparse(ast.fix_missing_locations(Entries().visit(tree))) + "\n"
@@ -63,10 +75,6 @@ def _with_name_for(statement: ast.stmt, entry: ast.Call, name: str) -> ast.stmt:
 
     named: ast.stmt = Name().visit(statement)
     return named
-
-
-def _decorator(node: ast.expr, name: str, backend: str) -> ast.expr:
-    return _with_backend(ast.Call(func=node, args=[], keywords=[]), backend) if name == ENTRY else node
 
 
 def _with_backend(call: ast.Call, backend: str) -> ast.Call:

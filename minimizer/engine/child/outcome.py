@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from minimizer.engine.child.bounded import Line, Long, Loose, Number, Text
+from minimizer.engine.child.bounded import Count, Line, Long, Loose, Number, Text
+from minimizer.engine.child.compilations import Break, Recompile
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.traced import Sides, Traced
 from minimizer.engine.trouble import CONTEXT_LOST, OUT_OF_MEMORY, Death, Fault, Rule, is_starved_compiler, rule_for
@@ -170,6 +171,10 @@ class Outcome(Loose):
     calls: int = 0
     unusual: list[Text] = Field(default_factory=list, max_length=100)
     graph_breaks: list[Text] = Field(default_factory=list, max_length=100)
+    broken: list[Break] = Field(default_factory=list, max_length=100)
+    recompiled: list[Recompile] = Field(default_factory=list, max_length=500)
+    graphs: Count = 0
+    """For a measured script: its graph breaks, its recompiles, and the number of its graphs."""
     attempted: bool = True
     """For a script: whether Dynamo was given a frame to compile."""
     draws: bool = False

@@ -35,18 +35,21 @@ def comment(
     where = "" if failure.stage in (Stage.UNKNOWN, Stage.CUSTOM_OP) else f" (first seen in {stage_name(failure.stage)})"
     torch, device = environment.get("torch", "version unknown"), environment.get("device", "device unknown")
     times = f"failed in {rate.failed} of {rate.runs}"
+    if failure.kind.is_finding:
+        times = f"did so in {rate.failed} of {rate.runs}"
     often = f"the script {times} {'run' if rate.runs == 1 else 'runs'}"
     if attempts > 1:
         often = f"{times} compilations, so up to {attempts} are made here"
     is_behind = details.get("backward", False) and failure.kind is not Kind.WRONG_GRADIENT
     what = ("the backward of " if is_behind else "") + subject(culprits)
+    there, gone = ("it does", "it does not") if failure.kind.is_finding else ("the bug is there", "it is gone")
     sentences = [
         f"torch.compile {words_of(failure).does_for.format(what=what)}{where}.",
         *([f"It {failure.of_graph}: {failure.object}."] if failure.of_graph else []),
         *([details["disputed"]] if "disputed" in details else []),
         *_origin(culprits),
         f"torch {torch}, {device}; {often}.",
-        "Run `python repro.py`: exit status 1 while the bug is there, 0 once it is gone, 125 if it cannot run here.",
+        f"Run `python repro.py`: exit status 1 while {there}, 0 once {gone}, 125 if it cannot run here.",
     ]
     return "\n".join(f"# {line}" for sentence in sentences for line in textwrap.wrap(plain(sentence), WIDTH))
 

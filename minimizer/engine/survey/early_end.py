@@ -54,7 +54,8 @@ def _found(report: Report, journal: Journal) -> str:
     root = next(iter(report.roots), None)
     what = (", ".join(operators_of(vars(root))) or root.what) if root is not None else ""
     where = f" of {root.module_name}" if root is not None and root.module else ""
-    said = f"Found by then: {report.failure.kind}{f' in {what}{where}' if what else ''}"
+    about = ", since " if report.failure.kind.is_finding else " in "
+    said = f"Found by then: {report.failure.kind}{f'{about}{what}{where}' if what else ''}"
     reduction = report.reduction
     if reduction is not None and 0 < reduction.nodes_after < reduction.nodes_before:
         said += f", {reduction.nodes_before:,} nodes down to {reduction.nodes_after:,}"

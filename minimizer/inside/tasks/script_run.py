@@ -26,7 +26,9 @@ from ..compiler.operators import PlacedOperators, TorchCalls, unusual
 from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..questions import ScriptRequest
+from ..watch import compilations
 from ..watch.attempts import Attempts
+from ..watch.health import MOST_COMPILATIONS
 from ..wire import Channel, Message
 from .random_start import RandomStart
 
@@ -51,6 +53,10 @@ def rerun(message: Message, channel: Channel) -> None:
         use_backend(request.backend)
     if request.observe:
         watch.install()
+    if request.measure:
+        torch._dynamo.utils.set_compilation_metrics_limit(MOST_COMPILATIONS)
+    if request.recompile_limit is not None:
+        torch._dynamo.config.recompile_limit = request.recompile_limit
     # A failure before this message is not the compiler's.
     attempts = Attempts(lambda: channel.send(Phase("script", "compiled")))
     channel.send(Phase("script", "script" if request.compile else "eager"))
@@ -60,6 +66,9 @@ def rerun(message: Message, channel: Channel) -> None:
     breaks = list(torch._dynamo.utils.counters["graph_break"])[:20]
     outcome = _outcome(error, compiled=request.compile)
     told = replace(outcome, graph_breaks=breaks, attempted=attempts.any, draws=start.is_left)
+    if request.measure:
+        graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        told = replace(told, broken=compilations.breaks(()), recompiled=compilations.recompiles(), graphs=graphs)
     channel.send(watch.added_to(told))
 
 

@@ -16,8 +16,10 @@ from minimizer.engine import pipeline
 from minimizer.engine.between.answer import NO_ANSWER, Answer, Found
 from minimizer.engine.between.wrapper_effect import Effect, Side
 from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.compilations import Recompile, StackLine
 from minimizer.engine.child.exact_log import Glance
 from minimizer.engine.child.outcome import Verdict
+from minimizer.engine.child.protocol import Health
 from minimizer.engine.emit import Repro
 from minimizer.engine.job import Job
 from minimizer.engine.levels import exact as exact_level
@@ -29,7 +31,19 @@ from minimizer.engine.oracle.signature import verdict_signature
 from minimizer.engine.program.model import Program
 from minimizer.engine.routes import Routes
 from minimizer.engine.survey.cases import Case, Settled
-from minimizer.engine.suspects import FIRMER, Between, Graphs, Layout, Unfirm, Unpublic, Untouched, Verified, order
+from minimizer.engine.suspects import (
+    FIRMER,
+    NOT_FOUND,
+    Between,
+    Costly,
+    Graphs,
+    Layout,
+    Unfirm,
+    Unpublic,
+    Untouched,
+    Verified,
+    order,
+)
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.report.excused import excused
 from minimizer.report.model import Failure, Reduction, Report, Verification
@@ -45,6 +59,7 @@ STRIDES = {
 }
 WELL = Settled(Status.HEALTHY, None, "Healthy.")
 RAISED = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It raises.", kind=Kind.RUNTIME_ERROR)
+NOTHING = Settled(Status.FAILED, Reason.NOTHING_COMPILED, "Nothing was compiled.")
 DIFFERENCE = cast(Found, "what differs")
 
 
@@ -57,7 +72,16 @@ def job(tmp_path: Path) -> Job:
 
 
 def test_a_draft_comes_before_all_else_and_a_memory_layout_behind_it() -> None:
-    wait = [Unpublic(NONE), Unfirm(NONE, ()), Between(NONE, False), Graphs(), Untouched(WELL), Layout(NONE, WELL)]
+    costly = Costly(Kind.RECOMPILES, WELL)
+    wait = [
+        Unpublic(NONE),
+        Unfirm(NONE, ()),
+        Between(NONE, False),
+        Graphs(),
+        costly,
+        Untouched(WELL),
+        Layout(NONE, WELL),
+    ]
     assert all(order(one) < order(behind) for one, behind in pairwise(wait))
 
 
@@ -423,3 +447,66 @@ def test_a_healthy_verdict_outlives_runs_without_wrappers_that_come_to_nothing(
 
     monkeypatch.setattr(exact_level, "wrapper_effect", fail)
     assert past_wrappers(job, monkeypatch).status is Status.HEALTHY
+
+
+# a finding that was asked for ----------------------------------------------------------------------------------------
+
+
+def asking(job: Job, expect: str, **changes: Any) -> Job:
+    return replace(job, options=job.options.model_copy(update={"expect": expect, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("expect", "settled", "then"),
+    [
+        ("recompiles", WELL, Costly),
+        ("graph-break", WELL, Costly),
+        ("auto", WELL, Untouched),
+        ("recompiles", RAISED, Settled),  # a failure comes before a finding
+        ("graph-break", NOTHING, Costly),  # a break in a loop keeps a function in eager as a whole
+        ("auto", NOTHING, Settled),
+    ],
+)
+def test_a_finding_is_looked_for_where_it_was_asked_for_and_nothing_fails(
+    job: Job, monkeypatch: pytest.MonkeyPatch, expect: str, settled: Settled, then: type
+) -> None:
+    monkeypatch.setattr(Graphs, "_survey", lambda *_: settled)
+    triage = SimpleNamespace(layouts=())
+    assert type(Graphs().attempt(routes_of(asking(job, expect), triage=triage))) is then
+
+
+def test_nothing_compiled_stays_the_verdict_where_no_finding_is_the_reason(job: Job) -> None:
+    surveys = SimpleNamespace(cold=Health())
+    assert Costly(Kind.GRAPH_BREAK, NOTHING).attempt(routes_of(job, surveys=surveys)) is NOTHING
+
+
+RECOMPILED = [
+    Recompile(
+        function="step",
+        frame="0",
+        guard=f"0/{size}: tensor 'x' size mismatch at index 0. expected {size}, actual {size + 1}",
+        stack=[StackLine(file="a.py", line=3, code="def step(x):")],
+        seconds=1.0,
+    )
+    for size in range(3)
+]
+
+
+@pytest.mark.parametrize(("recompiled", "kind"), [(RECOMPILED[:2], Kind.RECOMPILES), (RECOMPILED, Kind.GRAPH_BREAK)])
+def test_a_script_without_the_finding_is_told_so_once_plain_runs_agree(
+    job: Job, recompiled: list[Recompile], kind: Kind
+) -> None:
+    surveys = SimpleNamespace(cold=Health(recompiled=recompiled))
+    end = Costly(kind, WELL).attempt(routes_of(job, surveys=surveys))
+    assert isinstance(end, Untouched)
+    assert end.verdict.status is Status.HEALTHY and end.verdict.summary == f"{NOT_FOUND[kind]} Healthy."
+
+
+def test_a_finding_of_several_processes_is_told_and_has_no_repro(job: Job) -> None:
+    job, surveys = asking(job, "recompiles", nproc=2), SimpleNamespace(cold=Health(recompiled=RECOMPILED))
+    end = Costly(Kind.RECOMPILES, WELL).attempt(routes_of(job, surveys=surveys))
+    assert isinstance(end, Settled) and (end.status, end.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    failure, (culprit,) = job.journal.fault.announced, job.journal.fault.culprits
+    assert (failure.kind, failure.stage) == (Kind.RECOMPILES, Stage.DYNAMO)
+    assert (culprit.what, culprit.source and culprit.source.line) == ("the size of `x` changes in dimension 0", 3)
+    assert end.summary.startswith(failure.message)

@@ -19,7 +19,7 @@ from minimizer.engine.findings import Fault
 from minimizer.engine.levels.from_outcomes import verdict_sentence
 from minimizer.report.as_markdown import render
 from minimizer.report.issue import issue_of
-from minimizer.report.model import Report
+from minimizer.report.model import Failure, Report, Reproducibility
 from minimizer.report.words import LAYOUT_ONLY, WORDS
 from minimizer.store import Job
 from minimizer.vocabulary import Kind, Stage, Status
@@ -91,6 +91,18 @@ def test_an_operator_of_the_scripts_own_is_named_first() -> None:
     report = sample_reports.report(Kind.CRASH, failure={"stage": Stage.CUSTOM_OP})
     assert verdict_sentence(fault_of(report)).startswith(
         "An operator of the script's own is at fault, and torch.compile crashes the process when it runs aten.relu in "
+    )
+
+
+def test_a_finding_is_no_fault_of_the_compiler() -> None:
+    message = "`step` was compiled again 4 times, since the size of `x` changes."
+    report = sample_reports.report(Kind.RECOMPILES, failure={"stage": Stage.DYNAMO, "message": message}, blame=None)
+    text = render(report, script_name="a.py", repro=REPRO)
+    assert issue_of(report, REPRO) is None
+    assert f"in 2 of 2 runs of the script.** {message.replace('`', chr(92) + '`')}" in text
+    assert "go wrong" not in text and "bug" not in text
+    assert "bug" not in comment(
+        Failure(kind=Kind.RECOMPILES), report.culprits, {}, Reproducibility(failed=2, runs=2), 1, {}
     )
 
 

@@ -37,6 +37,8 @@ def _simpler(source: Source) -> Iterator[Source | None]:
             yield _as_its_callee(source, node)
         elif isinstance(node, ast.Assign):
             yield _for_one_name(source, node)
+        elif isinstance(node, ast.For):
+            yield _of_generator(source, node)
         elif isinstance(node, ast.ClassDef):
             yield from _with_fields(source, node)
             yield from _with_settings(source, node)
@@ -79,6 +81,31 @@ def _spread(source: Source, node: ast.Starred) -> Source | None:
             source.edited({number_of(node): lambda _: elements}) if (elements := _first_round(source, value)) else None
         )
     return source.edited({number_of(node): lambda _: value.elts}) if isinstance(value, LISTS) else None
+
+
+def _of_generator(source: Source, loop: ast.For) -> Source | None:
+    """With the loop of a function that yields in its rounds in place of a loop over what it yields, where that is the function's only use."""
+    call = loop.iter
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.keywords or loop.orelse:
+        return None
+    name = call.func.id
+    made = [one for one in source.statements if isinstance(one, ast.FunctionDef) and one.name == name]
+    uses = [node for node in source.nodes() if isinstance(node, ast.Name) and node.id == name]
+    if len(made) != 1 or len(uses) != 1 or made[0].decorator_list:
+        return None
+    function, (*before, rounds) = made[0], made[0].body
+    given = [one.arg for one in function.args.args]
+    leaves = [n for n in ast.walk(function) if isinstance(n, ast.Return | ast.Yield | ast.YieldFrom)]
+    if not isinstance(rounds, ast.For) or rounds.orelse or len(leaves) != 1 or len(given) != len(call.args):
+        return None
+    *first, end = rounds.body
+    value = end.value if isinstance(end, ast.Expr) and end.value is leaves[0] else None
+    if not isinstance(value, ast.Yield) or value.value is None:
+        return None
+    passed = [ast.Assign([ast.Name(one, ast.Store())], to) for one, to in zip(given, call.args, strict=True)]
+    body = [*first, ast.Assign([loop.target], value.value), *loop.body]
+    written = [*passed, *before, ast.For(rounds.target, rounds.iter, body, [])]
+    return source.edited({number_of(loop): lambda _: written, number_of(function): lambda _: None})
 
 
 def _as_element(source: Source, node: ast.Subscript | ast.Call) -> Source | None:

@@ -13,7 +13,8 @@ from minimizer.engine.advice.compile_time import LONG, LONG_WITH_BLOCKS
 from minimizer.engine.advice.edits import edits
 from minimizer.engine.advice.regional import each_block
 from minimizer.engine.advice.rules import Cause, causes, compiling
-from minimizer.engine.child.protocol import Compilation, EqualBlocks, Health, StackLine
+from minimizer.engine.child.compilations import StackLine
+from minimizer.engine.child.protocol import Compilation, EqualBlocks, Health
 from minimizer.report.finding import Finding
 
 LINE = StackLine(file="train.py", line=12, code="loss = model(x)")

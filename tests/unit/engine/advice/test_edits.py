@@ -8,7 +8,7 @@ import pytest
 
 from minimizer.engine.advice.edits import edits
 from minimizer.engine.advice.rules import Cause
-from minimizer.engine.child.protocol import StackLine
+from minimizer.engine.child.compilations import StackLine
 from minimizer.engine.diagnose.paste import diff
 from minimizer.report.finding import Finding, FindingKind
 

@@ -11,7 +11,8 @@ from minimizer.engine.advice.memory import MORE
 from minimizer.engine.advice.remedies import AGAIN, UNCOUNTED, Trial
 from minimizer.engine.advice.rules import Cause, causes
 from minimizer.engine.budget.clock import Clock
-from minimizer.engine.child.protocol import Checked, Finished, Health, Kept, StackLine
+from minimizer.engine.child.compilations import StackLine
+from minimizer.engine.child.protocol import Checked, Finished, Health, Kept
 from minimizer.engine.journal import Journal
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink

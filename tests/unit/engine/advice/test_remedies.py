@@ -19,7 +19,8 @@ from minimizer.engine.advice.remedies import (
     Trial,
 )
 from minimizer.engine.budget.clock import Clock
-from minimizer.engine.child.protocol import Break, Checked, Compilation, Finished, Health, Recompile, StackLine
+from minimizer.engine.child.compilations import Break, Recompile, StackLine
+from minimizer.engine.child.protocol import Checked, Compilation, Finished, Health
 from minimizer.engine.journal import Journal
 from minimizer.report.finding import Remedy
 from minimizer.report.model import Report

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from minimizer.engine.advice.rules import breaks_per_call, causes, guard_of
-from minimizer.engine.child.protocol import Break, Changed, Health, Recompile, StackLine, Timed
+from minimizer.engine.child.compilations import Break, Recompile, StackLine
+from minimizer.engine.child.protocol import Changed, Health, Timed
 
 LINE = StackLine(file="train.py", line=12, code="if y.sum() > 0:", function="forward")
 SIZE = "0/0: tensor 'x' size mismatch at index {index}. expected {old}, actual {new}"

@@ -8,7 +8,7 @@ import pytest
 
 from minimizer.engine.between.assertion import Claim, claims, draw_from, python_path
 from minimizer.engine.between.difference import Change
-from minimizer.engine.between.public import named_entries, with_backend
+from minimizer.engine.between.public import named_entries, with_backend, with_fullgraph
 from minimizer.engine.child.exact_log import Entry
 
 
@@ -94,6 +94,19 @@ def test_hashes_and_equal_texts_are_not_claimed() -> None:
 )  # fmt: skip
 def test_every_entry_gets_the_eager_backend(text: str, expected: str) -> None:
     assert expected in with_backend(text, "eager")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch\nf = torch.compile(g, fullgraph=False, dynamic=True)", "torch.compile(g, dynamic=True, fullgraph=True)"),
+        ("import torch\n@torch.compile\ndef f(x): pass", "@torch.compile(fullgraph=True)"),
+        ("import torch\nmodel.compile()", "model.compile(fullgraph=True)"),
+        ("import re\nre.compile('a')", "re.compile('a')"),
+    ],
+)  # fmt: skip
+def test_every_entry_allows_one_graph_only(text: str, expected: str) -> None:
+    assert expected in with_fullgraph(text)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def status(repro: Repro, folder: Path, bug: str, **extra: str) -> tuple[int, str
         (Kind.WRONG_OUTPUT, "fixed", 0),
         (Kind.WRONG_OUTPUT, "eager fails", 125),
         (Kind.COMPILE_ERROR, "raises", 1),
-        *((kind, "other", 125) for kind in Kind if kind not in ALONE),
+        *((kind, "other", 125) for kind in Kind if kind not in ALONE and not kind.is_finding),
         *((kind, "raises", 125) for kind in Kind if kind.is_numeric),
         *((kind, "wrong", 125) for kind in (Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR)),
     ],

@@ -1,0 +1,72 @@
+"""Findings as failures: those of the kind that a job was asked to reduce, and what a smaller script must share with one of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+
+from minimizer.engine.advice.rules import EXPLANATION, TENSOR, UNKNOWN, Cause, causes
+from minimizer.engine.child.compilations import Break, Recompile
+from minimizer.engine.child.protocol import Health
+from minimizer.report.finding import FindingKind
+from minimizer.vocabulary import Kind
+
+FINDINGS: Mapping[Kind, FindingKind] = {Kind.RECOMPILES: "recompiles", Kind.GRAPH_BREAK: "graph_breaks"}
+SOURCE = re.compile(r"\b(?:[LG]\[[^\]]*\]|[A-Za-z_]\w*(?=[.\[]))(?P<reached>(?:\.\w+|\[[^\]]*\])*)")
+"""What a guard is about: a variable, as itself or among the local or global ones, and what is reached from it."""
+NUMBER = re.compile(r"\b\d+(?:\.\d+)?\b")
+VALUE = re.compile(r" == (.+?)(?:\s+#.*)?$", re.MULTILINE)
+"""The value that a guard expects."""
+QUOTED, TYPES = re.compile(r"`[^`]*`|'[^']*'"), re.compile(r"with argument types .*")
+
+
+def causes_of(kind: Kind, broken: Sequence[Break], recompiled: Sequence[Recompile], name: str = "") -> list[Cause]:
+    """The causes of findings of this kind, the costliest first; ``name``: of the script."""
+    health = Health(broken=[*broken], recompiled=[*recompiled])
+    passes = {(one.stack[-1].file, one.stack[-1].line): one.passes for one in broken if one.stack}
+    found = [cause for cause in causes(health, "", name) if cause.finding.kind == FINDINGS[kind]]
+    if kind is not Kind.GRAPH_BREAK:
+        return found
+
+    def cost(cause: Cause) -> int:
+        return passes.get((cause.place.file, cause.place.line), 0) if cause.place is not None else 0
+
+    return sorted(found, key=cost, reverse=True)  # of equal ones the first
+
+
+def trait(cause: Cause) -> str:
+    """What two causes of one kind must share to count as the same: the reason of a break, or the sort of guard that fails, without names and sizes."""
+    if cause.finding.kind == "graph_breaks":
+        return _reason(cause)
+    if tensor := TENSOR.search(cause.guard):
+        return f"{tensor['what']} of a tensor"
+    return f"{NUMBER.sub('#', SOURCE.sub(_reached, cause.guard))} is another {_type(cause.said)}"
+
+
+def first_line(cause: Cause) -> str:
+    """The first line of what Dynamo says, which names the sort of break."""
+    return (cause.said.splitlines() or [""])[0].strip()
+
+
+def _reason(cause: Cause) -> str:
+    if not cause.why.startswith(UNKNOWN):
+        return cause.why
+    explanation = EXPLANATION.search(cause.said)
+    said = QUOTED.sub("#", TYPES.sub("", explanation[1])) if explanation else ""
+    return re.sub(r"\d+", "#", f"{first_line(cause)}: {said}")
+
+
+def _reached(source: re.Match[str]) -> str:
+    """An attribute, an item or a variable, whatever its name."""
+    reached = source["reached"]
+    return "a variable" if not reached else "an item" if reached.endswith("]") else "an attribute"
+
+
+def _type(said: str) -> str:
+    """The type of the value that a guard expects, as far as it is a literal."""
+    value = VALUE.search(said)
+    try:
+        return type(ast.literal_eval(value[1])).__name__ if value is not None else "value"
+    except (ValueError, SyntaxError):
+        return "value"

@@ -1,0 +1,171 @@
+"""The search for the smallest script that still has a finding, which is the failure then: a graph break, or a function that is compiled again and again."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+from minimizer.engine.advice.asked import causes_of, first_line, trait
+from minimizer.engine.advice.rules import REPEATED, Cause
+from minimizer.engine.between import passes
+from minimizer.engine.between.public import named_entries, with_backend
+from minimizer.engine.budget.patience import WRITE_SECONDS
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
+from minimizer.engine.emit import Repro, header, layout
+from minimizer.engine.journal import Journal
+from minimizer.engine.levels.draft import Draft
+from minimizer.engine.levels.finding_forms import forms
+from minimizer.engine.levels.text import TextLevel
+from minimizer.engine.reduce.graph import OnStep, Reduced
+from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script
+from minimizer.engine.reduce.python.rerun import has_ended_itself
+from minimizer.engine.user_script.bundle import bundle
+from minimizer.inside.questions import ScriptRequest
+from minimizer.report.culprit import Culprit
+from minimizer.report.model import Failure, Reproducibility
+from minimizer.vocabulary import Kind, Stage, Step
+
+BACKENDS = ("eager", "aot_eager", None)
+"""The simplest first. Dynamo alone breaks graphs and decides what is compiled again, but some guards come from what is behind it. None: the script's own."""
+PASSES = (passes.operations, passes.objects)
+"""What is computed, and by which objects, does not matter."""
+PARTS = 2
+"""Graphs of a function that is split; of one that is compiled again and again there are more."""
+ENOUGH = REPEATED + 1
+"""Compilations of one function that show that its guard fails for `REPEATED` values."""
+VALUES = re.compile(r" \([^()]*\)$")
+"""The values at the end of a reason, which another run of the script may not have."""
+
+
+class FindingOracle(Rerun):
+    """Judges whether a script ends well with the compiler and without it, and has a finding like ``cause``."""
+
+    def __init__(self, executor: Executor, path: Path, kind: Kind, cause: Cause) -> None:
+        super().__init__(executor, path)
+        self.kind, self.cause = kind, cause
+        self._trait = trait(cause)
+        self.graphs = 0
+        """The least number of graphs: what is split must have parts, or nothing is lost by it."""
+        self._limit: int | None = None
+        """Compilations of one function in a run, where those show the finding: further ones would only take their time."""
+
+    @property
+    def signature(self) -> str:
+        """A short stable name of what must be the same."""
+        return f"{self.kind}-{hashlib.sha256(self._trait.encode()).hexdigest()[:12]}"
+
+    def shown(self, text: str) -> Cause | None:
+        """The cause of the finding in a run of a script on `backend`; None if it does not show it."""
+        (outcome,) = self._run([self._request(text, compiled=True, backend=self.backend)])
+        return self._cause(outcome)
+
+    def aim(self, text: str) -> bool:
+        """Choose the simplest backend on which a script shows the finding, and ask of smaller ones as many graphs as it has, at most `PARTS`.
+
+        Whether there is one.
+        """
+        for backend, limit in product(BACKENDS, self._limits()):
+            self._limit = limit
+            (outcome,) = self._run([self._request(text, compiled=True, backend=backend)])
+            if self._cause(outcome) is not None:
+                self.backend, self.graphs = backend, min(PARTS, outcome.graphs)
+                return True
+        return False
+
+    def _limits(self) -> Sequence[int | None]:
+        return (ENOUGH, None) if self.kind is Kind.RECOMPILES else (None,)
+
+    def _is_target(self, outcome: Outcome) -> bool:
+        return self._cause(outcome) is not None
+
+    def _cause(self, outcome: Outcome) -> Cause | None:
+        if outcome.ending is not Ending.SAME or outcome.graphs < self.graphs:
+            return None
+        recompiled = [one for one in outcome.recompiled if self._limit is None or not one.refused]
+        found = causes_of(self.kind, outcome.broken, recompiled)
+        return next((cause for cause in found if trait(cause) == self._trait), None)
+
+    def _request(
+        self, text: str, *, compiled: bool, backend: str | None = None, state: int | None = None
+    ) -> ScriptRequest:
+        request = super()._request(text, compiled=compiled, backend=backend, state=state)
+        return replace(request, measure=compiled, recompile_limit=self._limit if compiled else None)
+
+
+class FindingLevel(TextLevel):
+    """The search among the texts of one script that ``oracle`` judges."""
+
+    def __init__(
+        self, script: Path, args: Sequence[str], journal: Journal, oracle: FindingOracle, *, jobs: int
+    ) -> None:
+        super().__init__(script, args, journal, oracle, jobs=jobs)
+        self._oracle = oracle
+
+    def announce(self) -> None:
+        """Tell of the finding as a failure; the report speaks of it however the search ends."""
+        finding, kind = self._oracle.cause.finding, self._oracle.kind
+        failure = Failure(
+            kind=kind,
+            stage=Stage.DYNAMO,
+            message=finding.what,
+            traceback="\n".join(finding.stack),
+            signature=self._oracle.signature,
+        )
+        self._take_failure(replace(self._journal.fault, failure=failure))
+        self._journal.announce(self._journal.fault)
+        culprit = Culprit(what=VALUES.sub("", self._oracle.cause.why), source=finding.source)
+        self._journal.blame(replace(self._journal.fault, culprits=(culprit,)))
+
+    def draft(self) -> Draft | None:
+        """Reduce the script and write its repro; None where no text of it shows the finding, or none can be written that asserts it."""
+        oracle, journal = self._oracle, self._journal
+        with journal.step(Step.LOCALIZE):
+            try:
+                self._bundle = bundle(self._script, self._args).rewritten()
+                script = Source.parse(self._bundle.text)
+            except (SyntaxError, UnicodeDecodeError):
+                return None
+            if not oracle.aim(script.text) or not oracle.ends_well(script.text):
+                return None
+            seen = oracle.observed(script.text)
+        journal.fault = journal.fault.stating(
+            reproducibility=Reproducibility(failed=2, runs=2)
+        )  # the first: the survey
+        lines = len(script.text.splitlines())
+        reduced = self._reduced(script, oracle.check, oracle.kind, lines=lines, operators=seen.calls, draws=seen.draws)
+        with journal.clock.undisturbed(WRITE_SECONDS), journal.step(Step.EMIT):
+            journal.fault = replace(
+                journal.fault, reduction=journal.fault.reduced.counted(oracle.observed(reduced.text).calls)
+            )
+            return self._emit(reduced.text)
+
+    def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:
+        watch = self._journal.watch
+        return reduce_script(script, check=check, on_step=record, jobs=self._jobs, further=PASSES, watch=watch)
+
+    def _emit(self, text: str) -> Draft | None:
+        """The first form of the repro that says what Dynamo says of the script."""
+        cause = self._oracle.shown(text)
+        if cause is None:
+            return None
+        plain = with_backend(text, self._oracle.backend) if self._oracle.backend is not None else text
+        failure, environment = self._journal.fault.announced, self._journal.report.environment
+        comment = header.comment(failure, self._journal.fault.culprits, environment, failure.reproducibility, 1, {})
+        for script in dict.fromkeys((named_entries(plain), plain)):
+            for form in forms(script, failure.kind, first_line(cause)):
+                source = layout.assemble(comment, [form.text])
+                repro = Repro(source, layout.code_lines(source), failure.kind, form.evidence)
+                if self._oracle.shows(source, partial(_says, form.evidence)):
+                    return Draft(self._publish(repro))
+        return None
+
+
+def _says(evidence: str, error: ExceptionInfo | None) -> bool:
+    """Whether a repro ended itself with these words."""
+    return has_ended_itself(error) and error is not None and evidence in error.message

@@ -1,0 +1,66 @@
+"""Forms of the repro of a finding, the most readable first: what Dynamo is made to raise, or what it counts.
+
+All keep the promise of the others: exit status 1 while the script does that, 0 once it does not, 125 where it cannot run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from minimizer.engine.advice.rules import REPEATED
+from minimizer.engine.between.public import with_fullgraph
+from minimizer.engine.between.showing import DECLARATIONS, guarded
+from minimizer.vocabulary import Kind
+
+BREAK = "expected one graph, actual a graph break: "
+COMPILED = f"expected at most {REPEATED} compilations of a function, actual one more"
+LIMIT = f"""\
+torch._dynamo.config.recompile_limit = {REPEATED}
+torch._dynamo.config.fail_on_recompile_limit_hit = True
+"""
+COUNTED = f"""\
+reasons = "\\n".join(counters["graph_break"])
+assert not reasons, f"{BREAK}{{reasons}}"
+"""
+
+
+@dataclass(frozen=True)
+class Form:
+    """The statements of a repro, and what it says when it exits with 1."""
+
+    text: str
+    evidence: str
+
+
+def forms(text: str, kind: Kind, reason: str) -> Iterator[Form]:
+    """Forms of a reduced script; ``reason``: the first line of what Dynamo says of a graph break."""
+    if kind is Kind.RECOMPILES:
+        handled = _handled(_limited(text), "torch._dynamo.exc.FailOnRecompileLimitHit", repr(COMPILED))
+        yield Form(guarded(handled), COMPILED)
+        return
+    raised = _handled(with_fullgraph(text), "torch._dynamo.exc.Unsupported as error", f'f"{BREAK}{{error}}"')
+    yield Form(guarded(raised), f"{BREAK}{reason}")
+    # Where ``fullgraph`` captures what is a break without it, as numbers that are taken out of tensors.
+    yield Form(f"from torch._dynamo.utils import counters\n{guarded(text)}{COUNTED}", f"{BREAK}{reason}")
+
+
+def _limited(text: str) -> str:
+    """The script with settings by which a further compilation of one function is an error, behind its last definition."""
+    body = ast.parse(text).body
+    place = 1 + max((i for i, statement in enumerate(body) if isinstance(statement, DECLARATIONS)), default=-1)
+    return _text([*body[:place], *ast.parse(LIMIT).body, *body[place:]])
+
+
+def _handled(text: str, error: str, message: str) -> str:
+    """The script with a handler around its last statement, which exits with this message."""
+    *before, last = ast.parse(text).body
+    (handled,) = ast.parse(f"try:\n    pass\nexcept {error}:\n    raise SystemExit({message})\n").body
+    assert isinstance(handled, ast.Try)
+    handled.body = [last]
+    return _text([*before, handled])
+
+
+def _text(body: list[ast.stmt]) -> str:
+    return ast.unparse(ast.fix_missing_locations(ast.Module(body, []))) + "\n"
