@@ -84,7 +84,8 @@ class Routes:
         if not self._is_one_process:
             return end
         made = None
-        if end.kind in RAISED:
+        kind = found.signature.kind if isinstance(found, Case) else end.kind
+        if kind in RAISED:
             made = self._tried("the program around the graphs", partial(self.by_outer, end))
         made = made or self._tried("the script at the Python level", partial(self.by_script, end))
         return made or (self.needs_caches(found) if isinstance(found, Case) else None) or end

@@ -280,13 +280,23 @@ def test_script_whose_failure_no_graph_carries_is_reduced_itself(
     assert routes.follow(ScriptCase(GIVEN_UP)) is DRAFT
 
 
-@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.WRONG_OUTPUT])
+@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR, Kind.WRONG_OUTPUT])
 def test_calls_around_graphs_are_asked_first_for_what_raises(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     leads(routes, monkeypatch, by_outer=DRAFT, by_script=None)
     verdict = replace(GIVEN_UP, kind=kind)
-    assert routes.follow(ScriptCase(verdict)) is (DRAFT if kind is Kind.RUNTIME_ERROR else verdict)
+    assert routes.follow(ScriptCase(verdict)) is (verdict if kind is Kind.WRONG_OUTPUT else DRAFT)
+
+
+@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR])
+def test_calls_around_graphs_are_asked_for_what_a_graph_raises_and_does_not_by_itself(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    give(routes, Graphs())
+    leads(routes, monkeypatch, by_graph=GIVEN_UP, by_outer=DRAFT)
+    assert routes.follow(replace(failing(0, 0), signature=Signature(kind))) is DRAFT
+    assert words(routes)[-1] == ("the program around the graphs", "a repro")
 
 
 @pytest.mark.parametrize(
