@@ -204,7 +204,7 @@ def words(routes: Routes) -> list[tuple[str, str]]:
 
 def leads(routes: Routes, monkeypatch: pytest.MonkeyPatch, **ends: object) -> None:
     """Let routes end so: a draft, a verdict, or None."""
-    for name in ("by_graph", "by_sequence", "by_outer", "by_script"):
+    for name in ("by_graph", "by_parting", "by_sequence", "by_outer", "by_script"):
         monkeypatch.setattr(routes, name, partial(answered, ends.get(name)))
 
 
@@ -220,6 +220,7 @@ def test_every_route_is_tried_before_a_failure_is_given_up(routes: Routes, monke
     assert routes.follow(failing(0, 1)) is GIVEN_UP
     assert words(routes) == [
         ("graph 0, with the exact inputs of its call 2", "no repro"),
+        ("the program around the graphs, side by side", "no repro"),
         ("graph 0, with the calls that led to its call 2", "no repro"),
         ("the other graphs of the run", "another failing call"),
         ("graph 2, with the exact inputs of its call 1", "no repro"),
@@ -237,6 +238,7 @@ def test_a_graph_that_fails_in_every_run_is_tried_once(routes: Routes, monkeypat
     assert routes.follow(failing(0, 0)) is GIVEN_UP
     assert words(routes) == [
         ("graph 0, with the exact inputs of its call 1", "no repro"),
+        ("the program around the graphs, side by side", "no repro"),
         ("the other graphs of the run", "no repro"),
         ("the script at the Python level", "no repro"),
     ]

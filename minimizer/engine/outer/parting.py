@@ -1,0 +1,117 @@
+"""Looks for the events of a script's program that make the value at which eager and compiled part, and for the fewest that do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from minimizer.engine.child.outcome import Ending
+from minimizer.engine.child.traced import Parting
+from minimizer.engine.oracle.signature import Signature
+from minimizer.engine.outer.flat import Slice, Writable, slices
+from minimizer.engine.outer.paired import Paired, can_be_paired, control
+from minimizer.engine.outer.program import OuterProgram
+from minimizer.engine.outer.search import CHEAP
+from minimizer.engine.reduce.graph import Reduced
+from minimizer.engine.reduce.problem import Problem
+from minimizer.engine.reduce.python import Rerun
+from minimizer.engine.reduce.python import Source as Script
+from minimizer.report.model import HistoryStep
+from minimizer.vocabulary import Kind
+
+ASSERTED = "assert_close"
+TOLERANCES = ("rtol=0.01, atol=0.01", "")
+"""Of the comparison, the widest first: what lies beyond it is the least like rounding, also when more events carry it on."""
+
+
+@dataclass(frozen=True)
+class Parted:
+    """A script in which the two sides part as in the user's. ``events``: those it is made of; ``trials``: what it took to find them."""
+
+    script: Paired
+    events: int
+    trials: int
+
+
+def smallest_parting(
+    program: OuterProgram, parting: Parting, rerun: Rerun, *, jobs: int, watch: Callable[[], None]
+) -> Parted | None:
+    """The smallest script of events that parts where the program does; None if none does with inputs of short text.
+
+    Sets the ``target`` of ``rerun``, and its backend to the cheapest on which the script parts.
+    """
+    source = Writable.of(program)
+    if parting.event not in source.can_be_written or not parting.value:
+        return None
+    tried = 0
+
+    def check(candidates: Sequence[Paired]) -> list[bool | None]:
+        return [_parts(one, rerun) for one in candidates]
+
+    for first in candidates(source, parting):
+        watch()
+        tried += 1
+        if (target := _signature(rerun, first.text)) is None:
+            continue
+        rerun.target = target
+        if not _parts(first, rerun):
+            continue
+        rerun.backend = CHEAP if rerun.fails_on(first.text, CHEAP) and _is_cured(first.text, rerun) else None
+        best = _fewest(Problem(first, check=check, key=_events, on_step=_nothing, jobs=jobs, watch=watch))
+        return Parted(best.best, best.best.size, tried + best.trials)
+    return None
+
+
+def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
+    """Scripts that may part there, those with random numbers and of fewer events first."""
+    start = Slice(source, parting.event, frozenset())
+    for drawn in (True, False):
+        known: set[tuple[int, ...]] = set()
+        for one in slices(start):
+            if tuple(one.events) in known or not can_be_paired(one):
+                continue
+            known.add(tuple(one.events))
+            yield from (Paired(one, parting.value, drawn, tolerance) for tolerance in TOLERANCES)
+
+
+def told(program: OuterProgram, event: int) -> str:
+    """Where an event stands in the program, in words: the call of its graph, or the backward, and what goes before."""
+    graph = program.graph_of[event]
+    if graph is None:
+        return "a backward, behind the calls that led to it"
+    number = sum(one == graph for one in program.graph_of[: event + 1])
+    return f"call {number} of {graph.replace('_', ' ')}, behind the calls that led to it"
+
+
+def _fewest(problem: Problem[Paired]) -> Reduced[Paired]:
+    def shrink() -> None:
+        while problem.shrink(sorted(problem.best.slice.anchors), Paired.without, "events"):
+            pass
+
+    return Reduced.by(shrink, problem)
+
+
+def _events(candidate: Paired) -> tuple[int]:
+    return (candidate.size,)
+
+
+def _nothing(step: HistoryStep, best: Paired) -> None:
+    """What is accepted is not published: it is a step of a search, and no repro yet."""
+
+
+def _parts(candidate: Paired, rerun: Rerun) -> bool:
+    """Whether both sides part on the backend of ``rerun``, and no rounding explains it."""
+    return bool(rerun.check([Script.parse(candidate.text)])[0]) and _is_cured(candidate.text, rerun)
+
+
+def _is_cured(text: str, rerun: Rerun) -> bool:
+    signature, outcome = rerun.failure(control(text))
+    return signature is None and outcome.ending is Ending.SAME
+
+
+def _signature(rerun: Rerun, text: str) -> Signature | None:
+    """The signature of a run that ends with a failing comparison."""
+    signature, _ = rerun.failure(text)
+    if signature is None or signature.kind is not Kind.WRONG_OUTPUT or signature.what != ASSERTED:
+        return None
+    return signature
