@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ NAMES = ("run", "program", "both_sides")
 """Names for the function of the program."""
 CHECK = "torch.testing.assert_close"
 SEED = "torch.manual_seed(0)"
+DRAWS = re.compile(r"\btorch\.rand")
 REFUSED = "raise AssertionError('the script does not end with a comparison of two sides')\n"
 ROUNDED = '''
 import torch
@@ -118,7 +120,8 @@ class Paired:
         compiled = [f"torch.compile({', '.join(filter(None, one))})" for one in zip(eager, options, strict=True)]
         sides = f"{run}({', '.join(compiled)}), {run}({', '.join(eager)})"
         check = f"{CHECK}({', '.join(filter(None, [sides, self.tolerance]))})"
-        function = f"def {run}({', '.join(eager)}):\n" + textwrap.indent("\n".join([SEED, body]), INDENT)
+        seed = [SEED] if DRAWS.search(body) or any(program.events[index].draws for index in events) else []
+        function = f"def {run}({', '.join(eager)}):\n" + textwrap.indent("\n".join([*seed, body]), INDENT)
         return "\n".join([*import_lines("\n".join([above, body])), above, function, check, ""])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from minimizer.engine.child.outcome import Ending
 from minimizer.engine.child.traced import Parting
@@ -57,8 +57,10 @@ def smallest_parting(
         if not _parts(first, rerun):
             continue
         rerun.backend = CHEAP if rerun.fails_on(first.text, CHEAP) and _is_cured(first.text, rerun) else None
-        best = _fewest(Problem(first, check=check, key=_events, on_step=_nothing, jobs=jobs, watch=watch))
-        return Parted(best.best, best.best.size, tried + best.trials)
+        found = _fewest(Problem(first, check=check, key=_events, on_step=_nothing, jobs=jobs, watch=watch))
+        of_ones = replace(found.best, drawn=False)
+        best = of_ones if found.best.drawn and _parts(of_ones, rerun) else found.best
+        return Parted(best, best.size, tried + found.trials + found.best.drawn)
     return None
 
 

@@ -58,6 +58,14 @@ def test_inputs_are_ones_where_none_are_drawn() -> None:
     assert "w = torch.ones(3).requires_grad_()" in pair(writable(), BACKWARD, "w.grad", drawn=False).text
 
 
+def test_a_program_that_draws_nothing_has_no_seed() -> None:
+    source = writable([event("out = graph_0(w, w)", "graph", "out")], storages={"out": 1, "w": 2})
+
+    assert "manual_seed" not in pair(source, 0, "out", drawn=False).text
+    assert "manual_seed" in pair(source, 0, "out", drawn=True).text
+    assert "manual_seed" in pair(writable(), BACKWARD, "w.grad", drawn=False).text  # `x` is drawn by an event
+
+
 def test_integers_are_drawn_between_their_own_bounds() -> None:
     events = [event("out = graph_0(w, labels)", "graph", "out")]
     source = writable(events, LABELS, storages={"out": 1, "w": 2, "labels": 3})
