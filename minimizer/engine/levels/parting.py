@@ -17,7 +17,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script import MadeScript, PythonLevel
 from minimizer.engine.outer.paired import control
-from minimizer.engine.outer.parting import smallest_parting, told
+from minimizer.engine.outer.parting import Parted, smallest_parting, told
 from minimizer.engine.outer.runs import compared, trace
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Settled
@@ -53,16 +53,15 @@ class PartingLevel:
             self._journal.watch()  # raises where it was the time of the whole job
         if made is None:
             return None
-        script, trials = made
+        script, found = made
         level = PythonLevel(self._executor, self._script, self._args, self._journal, jobs=self._jobs, made=script)
         draft = level.draft(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=kind))
         if draft is not None:
-            fault = self._journal.fault
-            self._journal.fault = fault.counting(trials=fault.reduced.trials + trials)
+            self._journal.fault = self._journal.fault.behind(found.trials, found.seconds, found.history)
         return draft
 
-    def _made(self, kind: Kind | None, original: Original | None) -> tuple[MadeScript, int] | None:
-        """A script of the calls that part, and the trials that it took."""
+    def _made(self, kind: Kind | None, original: Original | None) -> tuple[MadeScript, Parted] | None:
+        """A script of the calls that part, and how it was found."""
         clock = self._journal.clock
         tracing = trace(self._executor, self._script.resolve(), self._args, timeout=TRACE_SHARE * clock.left)
         program = tracing.program
@@ -80,7 +79,7 @@ class PartingLevel:
             return None
         self._journal.log(f"the program around the graphs: {found.events} events, {found.trials} trials")
         script = MadeScript(
-            text=found.script.text,
+            text=found.script,
             original=original or RerunScript(rerun, self._script, self._args),
             module="",
             source=Source.of(program.events[first.event].source),
@@ -88,4 +87,4 @@ class PartingLevel:
             what=told(program, first.event),
             kind=kind,
         )
-        return script, found.trials
+        return script, found

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from minimizer.engine.outer.flat import WORD, Slice, import_lines, renamed, text_of
+from minimizer.engine.outer.flat import WORD, Slice, Writable, import_lines, renamed, text_of
 from minimizer.engine.outer.program import GRAPH
 from minimizer.engine.outer.write import (
     INDENT,
@@ -29,12 +29,18 @@ from minimizer.engine.outer.write import (
     used_graphs,
     used_inputs,
 )
+from minimizer.engine.program.model import TensorMeta
 
 NAMES = ("run", "program", "both_sides")
 """Names for the function of the program."""
 CHECK = "torch.testing.assert_close"
 SEED = "torch.manual_seed(0)"
 DRAWS = re.compile(r"\btorch\.rand")
+FLOATS = re.compile(r"torch\.(b?float16|float32|float64)")
+REDRAWN = 3
+"""Runs of a control with other roundings: one may miss a jump by luck."""
+MOST_CALLS = 12
+"""Calls of the longest guess: one for each line, and each is to be taken out again."""
 REFUSED = "raise AssertionError('the script does not end with a comparison of two sides')\n"
 ROUNDED = '''
 import torch
@@ -45,9 +51,9 @@ from torch.utils._pytree import tree_map
 class Rounded(TorchDispatchMode):
     """Rounds each floating result elsewhere, by up to four units in its last place, as a compiler may."""
 
-    def __init__(self):
+    def __init__(self, seed):
         super().__init__()
-        self.generator = torch.Generator().manual_seed(1)
+        self.generator = torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
@@ -98,31 +104,62 @@ class Paired:
     @cached_property
     def text(self) -> str:
         """The script."""
-        program, names, events = self.slice.source.program, self.slice.source.names, self.slice.events
-        graphs = used_graphs(program, events)
-        before = [
-            *setup(program, events),
-            *(graph_function(program.graphs[name].renamed(), name, decorated=False) for name in graphs),
-        ]
+        program, events = self.slice.source.program, self.slice.events
         inputs = []
         for name in used_inputs(program, events):
             item = program.inputs[name]
             text = (item.drawn or text_of(item)) if self.drawn else text_of(item)
             inputs.append(f"{name} = {text}{'.requires_grad_()' if item.requires_grad else ''}")
-        body = renamed("\n".join([*inputs, *statements(program, events), f"return {self.value}"]), names)
-        above = renamed("\n".join(before), names)
-        taken = {*WORD.findall(above), *WORD.findall(body)}
-        run = next(
-            name for name in (*NAMES, *(f"run_{number}" for number in range(len(taken) + 1))) if name not in taken
-        )
-        eager = [names.get(name, name) for name in graphs]
-        options = [compile_options(program.graphs[name].as_compiled()) for name in graphs]
-        compiled = [f"torch.compile({', '.join(filter(None, one))})" for one in zip(eager, options, strict=True)]
-        sides = f"{run}({', '.join(compiled)}), {run}({', '.join(eager)})"
-        check = f"{CHECK}({', '.join(filter(None, [sides, self.tolerance]))})"
-        seed = [SEED] if DRAWS.search(body) or any(program.events[index].draws for index in events) else []
-        function = f"def {run}({', '.join(eager)}):\n" + textwrap.indent("\n".join([*seed, body]), INDENT)
-        return "\n".join([*import_lines("\n".join([above, body])), above, function, check, ""])
+        body = [*inputs, *statements(program, events), f"return {self.value}"]
+        return _script(self.slice.source, events, body, self.tolerance)
+
+
+def calls_alone(source: Writable, event: int, value: str, tolerance: str, *, last: bool = False) -> str | None:
+    """The script of the calls of a graph up to one, each with random numbers of its own: the guess where only their number matters.
+
+    None where the event is the first such call, or none, or makes another ``value``, an input's numbers cannot be drawn, or there are too
+    many calls. ``last``: without the calls before, where the sides must not part: one call by itself is the graph level's.
+    """
+    program, graph = source.program, source.program.graph_of[event]
+    calls = [index for index in range(event + 1) if program.graph_of[index] == graph]
+    if graph is None or not 1 < len(calls) <= MOST_CALLS or program.events[event].makes != (value,):
+        return None
+    inputs = [item.code or _random(item.meta) for item in program.graphs[graph].as_compiled().inputs]
+    if any(one is None for one in inputs):
+        return None
+    call = f"{graph}({', '.join(filter(None, inputs))})"
+    body = [*([] if last else [call] * (len(calls) - 1)), f"return {call}"]
+    if program.events[event].under:
+        blocks = [f"{INDENT * depth}with {one}:" for depth, one in enumerate(program.events[event].under)]
+        body = [*blocks, *(INDENT * len(blocks) + line for line in body)]
+    return _script(source, [event], body, tolerance)
+
+
+def _random(meta: TensorMeta | None) -> str | None:
+    if meta is None or not FLOATS.fullmatch(meta.dtype):
+        return None
+    dtype = "" if meta.dtype == "torch.float32" else f", dtype={meta.dtype}"
+    device = "" if meta.device == "cpu" else f', device="{meta.device}"'
+    return f"torch.randn({meta.shape}{dtype}{device})"
+
+
+def _script(source: Writable, events: Sequence[int], body: Sequence[str], tolerance: str) -> str:
+    """The script whose program consists of these statements, which call the graphs of these events."""
+    program, names = source.program, source.names
+    graphs = used_graphs(program, events)
+    functions = (graph_function(program.graphs[name].renamed(), name, decorated=False) for name in graphs)
+    above = renamed("\n".join([*setup(program, events), *functions]), names)
+    inner = renamed("\n".join(body), names)
+    taken = {*WORD.findall(above), *WORD.findall(inner)}
+    run = next(name for name in (*NAMES, *(f"run_{number}" for number in range(len(taken) + 1))) if name not in taken)
+    eager = [names.get(name, name) for name in graphs]
+    options = [compile_options(program.graphs[name].as_compiled()) for name in graphs]
+    compiled = [f"torch.compile({', '.join(filter(None, one))})" for one in zip(eager, options, strict=True)]
+    sides = f"{run}({', '.join(compiled)}), {run}({', '.join(eager)})"
+    check = f"{CHECK}({', '.join(filter(None, [sides, tolerance]))})"
+    seed = [SEED] if DRAWS.search(inner) or any(program.events[index].draws for index in events) else []
+    function = f"def {run}({', '.join(eager)}):\n" + textwrap.indent("\n".join([*seed, inner]), INDENT)
+    return "\n".join([*import_lines("\n".join([above, inner])), above, function, check, ""])
 
 
 def can_be_paired(slice_: Slice) -> bool:
@@ -147,8 +184,8 @@ def control(text: str) -> str:
     before = ast.unparse(ast.Module(tree.body[:-1], type_ignores=[]))
     judged = [
         f"{CHECK}({one}, {other}, rtol=0, atol=0)",
-        f"with Rounded():\n    rounded_side = {one}",
-        f"{CHECK}({', '.join(['rounded_side', other, *tolerance])})",
+        f"for redrawn in range({REDRAWN}):\n    with Rounded(redrawn):\n        rounded_side = {one}",
+        f"    {CHECK}({', '.join(['rounded_side', other, *tolerance])})",
     ]
     return "\n".join([before, ROUNDED, *judged, ""])
 

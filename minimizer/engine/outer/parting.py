@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ from minimizer.engine.child.outcome import Ending
 from minimizer.engine.child.traced import Parting
 from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.outer.flat import Slice, Writable, slices
-from minimizer.engine.outer.paired import Paired, can_be_paired, control
+from minimizer.engine.outer.paired import Paired, calls_alone, can_be_paired, control
 from minimizer.engine.outer.program import OuterProgram
 from minimizer.engine.outer.search import CHEAP
 from minimizer.engine.reduce.graph import Reduced
@@ -26,11 +27,16 @@ TOLERANCES = ("rtol=0.01, atol=0.01", "")
 
 @dataclass(frozen=True)
 class Parted:
-    """A script in which the two sides part as in the user's. ``events``: those it is made of; ``trials``: what it took to find them."""
+    """A script in which the two sides part as in the user's.
 
-    script: Paired
+    ``events``: its size. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``.
+    """
+
+    script: str
     events: int
     trials: int
+    seconds: float
+    history: Sequence[HistoryStep]
 
 
 def smallest_parting(
@@ -43,25 +49,37 @@ def smallest_parting(
     source = Writable.of(program)
     if parting.event not in source.can_be_written or not parting.value:
         return None
-    tried = 0
-
-    def check(candidates: Sequence[Paired]) -> list[bool | None]:
-        return [_parts(one, rerun) for one in candidates]
-
+    start = Slice(source, parting.event, frozenset())
+    tried, begun = 0, time.monotonic()
+    for tolerance in TOLERANCES if can_be_paired(start) else ():
+        guess, last = (
+            calls_alone(source, parting.event, parting.value, tolerance, last=last) for last in (False, True)
+        )
+        if guess is not None and last is not None:
+            tried += 1
+            if _begins(guess, rerun) and not _parts(last, rerun):
+                return Parted(guess, guess.count("\n"), tried + 1, time.monotonic() - begun, ())
     for first in candidates(source, parting):
         watch()
         tried += 1
-        if (target := _signature(rerun, first.text)) is None:
-            continue
-        rerun.target = target
-        if not _parts(first, rerun):
-            continue
-        rerun.backend = CHEAP if rerun.fails_on(first.text, CHEAP) and _is_cured(first.text, rerun) else None
-        found = _fewest(Problem(first, check=check, key=_events, on_step=_nothing, jobs=jobs, watch=watch))
-        of_ones = replace(found.best, drawn=False)
-        best = of_ones if found.best.drawn and _parts(of_ones, rerun) else found.best
-        return Parted(best, best.size, tried + found.trials + found.best.drawn)
-    return None
+        if _begins(first.text, rerun):
+            break
+    else:
+        return None
+    cheap = rerun.fails_on(first.text, CHEAP) and _is_cured(first.text, rerun)
+    rerun.backend = CHEAP if cheap else None
+
+    def check(candidates: Sequence[Paired]) -> list[bool | None]:
+        return [_parts(one.text, rerun) for one in candidates]
+
+    problem = Problem(
+        first, check=check, key=lambda one: (one.size,), on_step=lambda step, best: None, jobs=jobs, watch=watch
+    )
+    best = Reduced.by(lambda: _without_anchors(problem), problem).best
+    of_ones = replace(best, drawn=False)
+    trials = tried + problem.trials + best.drawn
+    best = of_ones if best.drawn and _parts(of_ones.text, rerun) else best
+    return Parted(best.text, best.size, trials, time.monotonic() - begun, problem.history)
 
 
 def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
@@ -85,25 +103,23 @@ def told(program: OuterProgram, event: int) -> str:
     return f"call {number} of {graph.replace('_', ' ')}, behind the calls that led to it"
 
 
-def _fewest(problem: Problem[Paired]) -> Reduced[Paired]:
-    def shrink() -> None:
-        while problem.shrink(sorted(problem.best.slice.anchors), Paired.without, "events"):
-            pass
-
-    return Reduced.by(shrink, problem)
+def _without_anchors(problem: Problem[Paired]) -> None:
+    while problem.shrink(sorted(problem.best.slice.anchors), Paired.without, "events"):
+        pass
 
 
-def _events(candidate: Paired) -> tuple[int]:
-    return (candidate.size,)
+def _begins(text: str, rerun: Rerun) -> bool:
+    """Whether both sides of a script part on its own backend; it sets the target of ``rerun`` if they do."""
+    target = _signature(rerun, text)
+    if target is None:
+        return False
+    rerun.target = target
+    return _parts(text, rerun)
 
 
-def _nothing(step: HistoryStep, best: Paired) -> None:
-    """What is accepted is not published: it is a step of a search, and no repro yet."""
-
-
-def _parts(candidate: Paired, rerun: Rerun) -> bool:
+def _parts(text: str, rerun: Rerun) -> bool:
     """Whether both sides part on the backend of ``rerun``, and no rounding explains it."""
-    return bool(rerun.check([Script.parse(candidate.text)])[0]) and _is_cured(candidate.text, rerun)
+    return bool(rerun.check([Script.parse(text)])[0]) and _is_cured(text, rerun)
 
 
 def _is_cured(text: str, rerun: Rerun) -> bool:

@@ -48,6 +48,25 @@ LABELS = """
         table = table + score(table, labels) * 0.01
 """
 
+LATE = """
+    def pooled(graph, inputs):
+        pool = []
+
+        def run(*args):
+            pool.append(graph(*args))
+            return pool[-3] if len(pool) > 2 else pool[-1]
+
+        return run
+
+    @torch.compile(backend=pooled)
+    def step(x, scale):
+        return (x * scale).tanh()
+
+    torch.manual_seed(0)
+    x, w = torch.randn(8), torch.randn(8, 8)
+    for n in range(5):
+        x = step(x @ w, torch.tensor(1.0 + n))
+"""
 PAIR = """
     import torch
 
@@ -84,10 +103,10 @@ def test_calls_whose_windows_overlap_are_left(child: Executor, home: Path) -> No
 
     assert parted is not None
     # Its definition, the call that it is compiled for, and the one that it is wrong for.
-    assert parted.script.text.count(" f(") == 3
-    assert "clone" not in parted.script.text.rpartition("return")[2]
+    assert parted.script.count(" f(") == 3
+    assert "clone" not in parted.script.rpartition("return")[2]
     assert parted.events <= 6
-    assert "signal" in parted.script.text
+    assert "signal" in parted.script
 
 
 @pytest.mark.parametrize("text", [APART, LABELS.replace("BACKEND", '"aot_eager"')], ids=["windows apart", "labels"])
@@ -99,7 +118,17 @@ def test_integers_without_a_literal_are_drawn_from_their_range(child: Executor, 
     parted = found(child, home, LABELS.replace("BACKEND", "stale"))
 
     assert parted is not None
-    assert "torch.randint(0, 9, (40,))" in parted.script.text
+    assert "torch.randint(0, 9, (40,))" in parted.script
+
+
+def test_what_only_the_number_of_a_call_makes_wrong_is_guessed(child: Executor, home: Path) -> None:
+    """What the calls are given, and where it comes from, does not matter."""
+    parted = found(child, home, LATE)
+
+    assert parted is not None
+    body = parted.script.partition("def program(f):")[2]  # the backend has a `run` of its own
+    assert body.count(" f(torch.randn((8,)), torch.randn(())") == 3
+    assert "@" not in body and parted.trials == 2
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from sample_trace import EVENTS, event, traced
+import pytest
+from sample_trace import EVENTS, GRAPH, event, traced
 
 from minimizer.engine.child.traced import Parting
 from minimizer.engine.outer.flat import Slice, Writable
-from minimizer.engine.outer.paired import Paired, can_be_paired, control
+from minimizer.engine.outer.paired import Paired, calls_alone, can_be_paired, control
 from minimizer.engine.outer.parting import candidates, told
 from minimizer.engine.outer.program import parse
 
@@ -89,6 +90,39 @@ def test_a_graph_that_draws_is_not_compared() -> None:
 
     assert not can_be_paired(Slice(source, 1, frozenset()))
     assert list(candidates(source, Parting(event=1, own=True, what="", value="end"))) == []
+
+
+def test_the_calls_of_a_graph_are_guessed_with_numbers_of_their_own() -> None:
+    source = Writable.of(parse(traced(inputs=[WEIGHT], graphs=[of_tensors("torch.float32")])))
+
+    guess = calls_alone(source, SECOND, "out_1", "")
+
+    assert guess is not None
+    call = "f(torch.randn((2, 3)), torch.randn((2, 3)))"
+    assert f"    torch.manual_seed(0)\n    {call}\n    return {call}\n" in guess
+    last = calls_alone(source, SECOND, "out_1", "", last=True)
+    assert last is not None and last.count(call) == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "value", "dtype"),
+    [
+        pytest.param(FIRST, "out", "torch.float32", id="the first call"),
+        pytest.param(SECOND, "w", "torch.float32", id="an input that it writes to"),
+        pytest.param(LAST, "w.grad", "torch.float32", id="a backward"),
+        pytest.param(SECOND, "out_1", "torch.int64", id="integers, whose bounds are not known"),
+    ],
+)
+def test_other_events_are_not_guessed(event: int, value: str, dtype: str) -> None:
+    source = Writable.of(parse(traced(inputs=[WEIGHT], graphs=[of_tensors(dtype)])))
+
+    assert calls_alone(source, event, value, "") is None
+
+
+def of_tensors(dtype: str) -> dict[str, Any]:
+    """The graph of the sample with two tensors for inputs."""
+    meta = {"shape": [2, 3], "dtype": dtype, "stride": [3, 1], "device": "cpu", "requires_grad": False}
+    return {**GRAPH, "inputs": [{"name": name, "meta": meta} for name in ("x", "w")]}
 
 
 def test_candidates_begin_with_the_fewest_events_and_random_numbers() -> None:
