@@ -11,7 +11,7 @@ from minimizer.engine.child.traced import Parting
 from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.outer.flat import Slice, Writable, slices
 from minimizer.engine.outer.paired import Paired, calls_alone, can_be_paired, control
-from minimizer.engine.outer.program import OuterProgram
+from minimizer.engine.outer.program import BACKWARD, OuterProgram
 from minimizer.engine.outer.search import CHEAP
 from minimizer.engine.reduce.graph import Reduced
 from minimizer.engine.reduce.problem import Problem
@@ -98,7 +98,8 @@ def told(program: OuterProgram, event: int) -> str:
     """Where an event stands in the program, in words: the call of its graph, or the backward, and what goes before."""
     graph = program.graph_of[event]
     if graph is None:
-        return "a backward, behind the calls that led to it"
+        number = sum(one.kind == BACKWARD for one in program.events[: event + 1])
+        return f"backward {number} of the script, behind the calls that led to it"
     number = sum(one == graph for one in program.graph_of[: event + 1])
     return f"call {number} of {graph.replace('_', ' ')}, behind the calls that led to it"
 

@@ -291,6 +291,25 @@ def test_calls_around_graphs_are_asked_first_for_what_raises(
     assert routes.follow(ScriptCase(verdict)) is (verdict if kind is Kind.WRONG_OUTPUT else DRAFT)
 
 
+@pytest.mark.parametrize("reason", [Reason.NOT_VERIFIED, Reason.DISPUTED])
+@pytest.mark.parametrize("kind", [Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT])
+def test_values_that_no_graph_shows_are_looked_for_side_by_side(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, kind: Kind, reason: Reason
+) -> None:
+    leads(routes, monkeypatch, by_parting=DRAFT, by_script=None)
+    assert routes.follow(ScriptCase(replace(GIVEN_UP, kind=kind, reason=reason))) is DRAFT
+    assert words(routes) == [("the program around the graphs, side by side", "a repro")]
+
+
+def test_a_graph_that_is_right_by_itself_is_run_side_by_side_before_its_calls_are_repeated(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(routes, Graphs())
+    leads(routes, monkeypatch, by_graph=GIVEN_UP, by_parting=DRAFT, by_sequence=DRAFT)
+    assert routes.follow(failing(0, 2)) is DRAFT
+    assert words(routes)[-1] == ("the program around the graphs, side by side", "a repro")
+
+
 @pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR])
 def test_calls_around_graphs_are_asked_for_what_a_graph_raises_and_does_not_by_itself(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, kind: Kind
