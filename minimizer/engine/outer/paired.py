@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from minimizer.engine.outer.flat import WORD, Slice, Writable, import_lines, renamed, text_of
-from minimizer.engine.outer.program import GRAPH
+from minimizer.engine.outer.program import BACKWARD, GRAPH
 from minimizer.engine.outer.write import (
     INDENT,
     compile_options,
@@ -133,6 +133,38 @@ def calls_alone(source: Writable, event: int, value: str, tolerance: str, *, las
         blocks = [f"{INDENT * depth}with {one}:" for depth, one in enumerate(program.events[event].under)]
         body = [*blocks, *(INDENT * len(blocks) + line for line in body)]
     return _script(source, [event], body, tolerance)
+
+
+def backwards_alone(source: Writable, event: int, tolerance: str, *, last: bool = False) -> str | None:
+    """The script of the backwards up to one, each from the sum of a call of the graph: the guess where only their number matters.
+
+    None where the event is the first backward, or none, several graphs are called, or an input's numbers cannot be drawn.
+    ``last``: as for `calls_alone`.
+    """
+    program = source.program
+    number = sum(one.kind == BACKWARD for one in program.events[: event + 1])
+    graphs = {graph for graph in program.graph_of[:event] if graph is not None}
+    if program.events[event].kind != BACKWARD or not 1 < number <= MOST_CALLS or len(graphs) != 1:
+        return None
+    (graph,) = graphs
+    compiled = program.graphs[graph].as_compiled()
+    given: list[str] = []
+    leaves: list[str] = []
+    for item in compiled.inputs:
+        text = item.code or _random(item.meta)
+        if text is None:
+            return None
+        if item.meta is not None and item.meta.requires_grad:
+            leaves.append(f"leaf_{len(leaves)} = {text}.requires_grad_()")
+            text = leaves[-1].partition(" ")[0]
+        given.append(text)
+    if not leaves or len(compiled.outputs) != 1:
+        return None
+    names = [leaf.partition(" ")[0] for leaf in leaves]
+    backward = f"{graph}({', '.join(given)}).square().sum().backward()"
+    sides = ", ".join(f"{name}.grad" for name in names)
+    body = [*leaves, *[backward] * (1 if last else number), f"return [{sides}]"]
+    return _script(source, [index for index in range(event) if program.graph_of[index]][:1], body, tolerance)
 
 
 def _random(meta: TensorMeta | None) -> str | None:

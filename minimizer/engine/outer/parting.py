@@ -10,7 +10,7 @@ from minimizer.engine.child.outcome import Ending
 from minimizer.engine.child.traced import Parting
 from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.outer.flat import Slice, Writable, slices
-from minimizer.engine.outer.paired import Paired, calls_alone, can_be_paired, control
+from minimizer.engine.outer.paired import Paired, backwards_alone, calls_alone, can_be_paired, control
 from minimizer.engine.outer.program import BACKWARD, OuterProgram
 from minimizer.engine.outer.search import CHEAP
 from minimizer.engine.reduce.graph import Reduced
@@ -53,7 +53,9 @@ def smallest_parting(
     tried, begun = 0, time.monotonic()
     for tolerance in TOLERANCES if can_be_paired(start) else ():
         guess, last = (
-            calls_alone(source, parting.event, parting.value, tolerance, last=last) for last in (False, True)
+            calls_alone(source, parting.event, parting.value, tolerance, last=last)
+            or backwards_alone(source, parting.event, tolerance, last=last)
+            for last in (False, True)
         )
         if guess is not None and last is not None:
             tried += 1

@@ -67,6 +67,29 @@ LATE = """
     for n in range(5):
         x = step(x @ w, torch.tensor(1.0 + n))
 """
+REPLAYED = """
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def plain(graph, inputs):
+        return make_boxed_func(graph.forward)
+
+    def replayed(graph, inputs):
+        kept = []
+
+        def run(*args):
+            kept.append(graph(*args))
+            return kept[-2] if len(kept) > 1 else kept[-1]
+
+        return make_boxed_func(run)
+
+    torch.manual_seed(0)
+    weight = torch.randn(4, 4, requires_grad=True)
+    backend = aot_autograd(fw_compiler=plain, bw_compiler=replayed)
+    f = torch.compile(lambda x: (x @ weight).tanh(), backend=backend)
+    for _ in range(3):
+        (f(torch.randn(2, 4)) - 1).square().mean().backward()
+"""
 PAIR = """
     import torch
 
@@ -129,6 +152,14 @@ def test_what_only_the_number_of_a_call_makes_wrong_is_guessed(child: Executor, 
     body = parted.script.partition("def program(f):")[2]  # the backend has a `run` of its own
     assert body.count(" f(torch.randn((8,)), torch.randn(())") == 3
     assert "@" not in body and parted.trials == 2
+
+
+def test_what_only_the_number_of_a_backward_makes_wrong_is_guessed(child: Executor, home: Path) -> None:
+    parted = found(child, home, REPLAYED)
+
+    assert parted is not None
+    assert parted.script.count(".square().sum().backward()") == 2
+    assert "mean" not in parted.script and parted.trials == 2
 
 
 @pytest.mark.parametrize(

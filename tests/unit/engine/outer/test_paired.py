@@ -10,7 +10,7 @@ from sample_trace import EVENTS, GRAPH, event, traced
 
 from minimizer.engine.child.traced import Parting
 from minimizer.engine.outer.flat import Slice, Writable
-from minimizer.engine.outer.paired import Paired, calls_alone, can_be_paired, control
+from minimizer.engine.outer.paired import Paired, backwards_alone, calls_alone, can_be_paired, control
 from minimizer.engine.outer.parting import candidates, told
 from minimizer.engine.outer.program import parse
 
@@ -119,10 +119,31 @@ def test_other_events_are_not_guessed(event: int, value: str, dtype: str) -> Non
     assert calls_alone(source, event, value, "") is None
 
 
-def of_tensors(dtype: str) -> dict[str, Any]:
-    """The graph of the sample with two tensors for inputs."""
+def test_the_backwards_of_a_graph_are_guessed_around_its_leaves() -> None:
+    source = Writable.of(parse(traced(inputs=[WEIGHT], graphs=[of_tensors("torch.float32", requires_grad=True)])))
+
+    guess = backwards_alone(source, LAST, "")
+
+    assert guess is not None
+    assert "    leaf_0 = torch.randn((2, 3)).requires_grad_()\n" in guess
+    assert guess.count("    f(torch.randn((2, 3)), leaf_0).square().sum().backward()\n") == 2
+    assert "    return [leaf_0.grad]\n" in guess
+    assert backwards_alone(source, BACKWARD, "") is None  # the first one is the graph level's
+
+
+def test_a_graph_without_leaves_has_no_backwards_to_guess() -> None:
+    source = Writable.of(parse(traced(inputs=[WEIGHT], graphs=[of_tensors("torch.float32")])))
+
+    assert backwards_alone(source, LAST, "") is None
+
+
+def of_tensors(dtype: str, *, requires_grad: bool = False) -> dict[str, Any]:
+    """The graph of the sample with two tensors for inputs, of which the second may be a leaf."""
     meta = {"shape": [2, 3], "dtype": dtype, "stride": [3, 1], "device": "cpu", "requires_grad": False}
-    return {**GRAPH, "inputs": [{"name": name, "meta": meta} for name in ("x", "w")]}
+    return {
+        **GRAPH,
+        "inputs": [{"name": "x", "meta": meta}, {"name": "w", "meta": {**meta, "requires_grad": requires_grad}}],
+    }
 
 
 def test_candidates_begin_with_the_fewest_events_and_random_numbers() -> None:
