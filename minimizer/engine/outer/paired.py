@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from minimizer.engine.outer.flat import WORD, Slice, Writable, import_lines, renamed, text_of
+from minimizer.engine.outer.flat import DRAWN, WORD, Slice, Writable, import_lines, renamed, text_of
 from minimizer.engine.outer.program import BACKWARD, GRAPH
 from minimizer.engine.outer.write import (
     INDENT,
@@ -111,6 +111,7 @@ class Paired:
             text = (item.drawn or text_of(item)) if self.drawn else text_of(item)
             inputs.append(f"{name} = {text}{'.requires_grad_()' if item.requires_grad else ''}")
         body = [*inputs, *statements(program, events), f"return {self.value}"]
+        body = body if self.drawn else [DRAWN.sub("torch.ones(", line) for line in body]
         return _script(self.slice.source, events, body, self.tolerance)
 
 
@@ -189,7 +190,8 @@ def _script(source: Writable, events: Sequence[int], body: Sequence[str], tolera
     compiled = [f"torch.compile({', '.join(filter(None, one))})" for one in zip(eager, options, strict=True)]
     sides = f"{run}({', '.join(compiled)}), {run}({', '.join(eager)})"
     check = f"{CHECK}({', '.join(filter(None, [sides, tolerance]))})"
-    seed = [SEED] if DRAWS.search(inner) or any(program.events[index].draws for index in events) else []
+    others = any(one.draws and not DRAWN.search(one.code) for one in map(program.events.__getitem__, events))
+    seed = [SEED] if DRAWS.search(inner) or others else []
     function = f"def {run}({', '.join(eager)}):\n" + textwrap.indent("\n".join([*seed, inner]), INDENT)
     return "\n".join([*import_lines("\n".join([above, inner])), above, function, check, ""])
 
