@@ -6,12 +6,23 @@ behind the repro hand what they know to ``keep``. So a step that is stopped in i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minimizer.report.culprit import Culprit, GraphNode, Layer
 from minimizer.report.examined import Observed, Version
 from minimizer.report.generated_code import GeneratedCode
-from minimizer.report.model import AlsoSeen, Blame, Failure, Flag, Reduction, Rung, Verification, Workaround
+from minimizer.report.model import (
+    AlsoSeen,
+    Blame,
+    Failure,
+    Flag,
+    HistoryStep,
+    Reduction,
+    Rung,
+    Verification,
+    Workaround,
+)
 from minimizer.vocabulary import Reason, Stage, Status
 
 
@@ -64,6 +75,19 @@ class Fault:
     def counting(self, **changes: object) -> Fault:
         """The same fault, whose reduction has these figures."""
         return replace(self, reduction=self.reduced.model_copy(update=changes))
+
+    def behind(self, trials: int, seconds: float, history: Sequence[HistoryStep]) -> Fault:
+        """The same fault, whose reduction went on from a search with these figures and steps."""
+        reduction = self.reduced
+        later = [
+            step.model_copy(update={"trial": step.trial + trials, "seconds": round(step.seconds + seconds, 3)})
+            for step in reduction.history
+        ]
+        return self.counting(
+            trials=reduction.trials + trials,
+            seconds=round(reduction.seconds + seconds, 2),
+            history=[*history, *later],
+        )
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from minimizer.engine.levels.finding import FindingLevel, FindingOracle
 from minimizer.engine.levels.from_outcomes import mechanism_of, source_of
 from minimizer.engine.levels.graph import Repeat, Search
 from minimizer.engine.levels.outer import RAISED, OuterLevel
+from minimizer.engine.levels.parting import VALUES, PartingLevel
 from minimizer.engine.levels.script import MadeScript, PythonLevel
 from minimizer.engine.levels.window import Unreduced, accepted
 from minimizer.engine.oracle.oracle import Oracle
@@ -48,6 +49,7 @@ from minimizer.vocabulary import Kind, Reason, Stage, Status
 T = TypeVar("T")
 
 COMPILES_ANEW = "every run compiles all of its graphs: with these caches off, the script showed no failure"
+SIDE_BY_SIDE = "the program around the graphs, side by side"
 MOST_GRAPHS = 3
 """Most failing graphs of a script that are tried, one after the other, until one has a repro."""
 
@@ -87,7 +89,12 @@ class Routes:
         if not self._is_one_process:
             return end
         made = None
-        if end.kind in RAISED:
+        kind = found.signature.kind if isinstance(found, Case) else end.kind
+        if (
+            isinstance(found, ScriptCase) and kind in VALUES
+        ):  # the referee judges, also where the script's own check is in dispute
+            made = self._tried(SIDE_BY_SIDE, partial(self.by_parting, found))
+        if made is None and kind in RAISED:
             made = self._tried("the program around the graphs", partial(self.by_outer, end))
         made = made or self._tried("the script at the Python level", partial(self.by_script, end))
         return made or (self.needs_caches(found) if isinstance(found, Case) else None) or end
@@ -156,12 +163,26 @@ class Routes:
 
     def by_outer(self, otherwise: Settled) -> Draft | None:
         """The repro of the script's calls of torch around its graphs; None where these do not show the failure in clean processes too."""
-        job, before = self.parts.job, self.journal.fault
+        job = self.parts.job
         level = OuterLevel(self.parts.executor, job.script, job.options.args, job.journal, jobs=job.settings.trial_jobs)
-        draft, may_hold = None, False
+        return self._that_holds(partial(level.draft, otherwise))
+
+    def by_parting(self, found: Case | ScriptCase) -> Draft | None:
+        """The repro of the calls of torch after which eager and compiled part; None where these do not show it in clean processes too."""
+        job = self.parts.job
+        level = PartingLevel(
+            self.parts.executor, job.script, job.options.args, self.journal, jobs=job.settings.trial_jobs
+        )
+        if isinstance(found, Case):
+            return self._that_holds(partial(level.draft, found.signature.kind, self._original(found)))
+        return self._that_holds(partial(level.draft, found.otherwise.kind))
+
+    def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
+        """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""
+        before, draft, may_hold = self.journal.fault, None, False
         # The text is left to try, also where a hostile trace can be read and not be written again.
         with until_over(), suppress(ChildFailed, RecursionError, SyntaxError):
-            draft = level.draft(otherwise)
+            draft = make()
             may_hold = draft is not None and self.parts.follow_up.may_hold(draft)
         may_hold = may_hold or (
             draft is not None and self.journal.clock.left < LEAST_TIMEOUT
@@ -211,6 +232,10 @@ class Routes:
             verdicts.append(end)
             if end.reason is not Reason.NOT_VERIFIED or case.graph is None or case.otherwise is not None:
                 break
+            if not passed_by and self._is_one_process and case.signature.kind in VALUES:
+                made = self._tried(SIDE_BY_SIDE, partial(self.by_parting, case))
+                if made is not None:
+                    return made
             if call > 1 and self._is_one_process and case.signature.kind in (Kind.WRONG_OUTPUT, Kind.RUNTIME_ERROR):
                 made = self._tried(
                     f"{name}, with the calls that led to its call {call}", partial(self.by_sequence, case)

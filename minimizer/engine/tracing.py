@@ -10,8 +10,7 @@ from typing import Any
 
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import TRACE_SHARE
-from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.traced import Sides
 from minimizer.engine.child.untrusted import read_untrusted
@@ -20,15 +19,13 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.outer import runs
 from minimizer.engine.outer.program import OuterProgram
 from minimizer.engine.outer.write import whole
-from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.errors import ChildFailed
 from minimizer.options import Options
 from minimizer.report.model import Report
 from minimizer.settings import Settings
 
 MOST_DATA = 512 << 20
 """Most bytes of the file beside a program."""
-CUDA_GRAPHS = {"reduce-overhead", "max-autotune"}
-"""Modes of ``torch.compile`` in which a program is not run side by side."""
 
 
 @dataclass(frozen=True)
@@ -97,26 +94,8 @@ def trace(
         if not compare:
             return Flat(program, text, data, tracing.outcome.exception)
         return Flat(
-            program, text, data, tracing.outcome.exception, *compared(executor, program, tracing.file, clock.left)
+            program, text, data, tracing.outcome.exception, *runs.compared(executor, program, tracing.file, clock.left)
         )
-
-
-def compared(executor: Executor, program: OuterProgram, file: Path, timeout: float) -> tuple[Sides | None, str]:
-    """Where the sides of a program part; or why it could not be compared, which does not take the program away."""
-    modes = {
-        value.strip("'\"") for graph in program.graphs.values() for key, value in graph.compile_kwargs if key == "mode"
-    }
-    if modes & CUDA_GRAPHS:
-        return (
-            None,
-            f"mode {', '.join(sorted(modes & CUDA_GRAPHS))} runs CUDA graphs, whose memory the sides would share",
-        )
-    try:
-        outcome = runs.side_by_side(executor, program, file, timeout=timeout)
-    except (ChildFailed, BudgetExceeded) as error:
-        return None, str(error)
-    sides = runs.sides_of(outcome, len(program.events))
-    return sides, "" if sides is not None else _why(outcome)
 
 
 def data_file(out: Path) -> Path:
@@ -127,7 +106,9 @@ def data_file(out: Path) -> Path:
 def _program(tracing: runs.Tracing) -> OuterProgram:
     outcome, program = tracing.outcome, tracing.program
     if program is None:
-        raise NothingTraced(f"the run of the script did not come to an end that could be noted ({_why(outcome)})")
+        raise NothingTraced(
+            f"the run of the script did not come to an end that could be noted ({runs.why_ended(outcome)})"
+        )
     if not outcome.attempted:
         error = outcome.exception
         ended = f": it ends with {error.root_type}: {error.root_message}" if error is not None else ""
@@ -137,15 +118,6 @@ def _program(tracing: runs.Tracing) -> OuterProgram:
         left_out = f": {program.left_out[0].what}" if program.left_out else ""
         raise NothingTraced(f"no call of a compiled graph could be noted{left_out}{cut}")
     return program
-
-
-def _why(outcome: Outcome) -> str:
-    """Why a run has no answer, in words."""
-    if outcome.exception is not None:
-        return f"{outcome.exception.root_type}: {outcome.exception.root_message}"
-    if outcome.ending is Ending.TIMEOUT:
-        return "the time was over"
-    return f"it died by signal {outcome.signal}" if outcome.signal else str(outcome.ending)
 
 
 class _Notes:

@@ -3,7 +3,7 @@
 ``truth.json`` holds what is known of each script. ``nodes`` and ``lines`` are the minima reached so far: a larger result is a
 regression, a smaller one is an invitation to lower the number; null where the script itself is reduced, or nothing is pinned
 yet. ``part`` is what the blame must name, ``raises`` a frame of the
-stack, ``mechanism`` how a fault of precision comes about. ``fixed_in`` is the first release of torch without the fault, where the script is
+stack, ``way`` the attempt that led to the repro, ``mechanism`` how a fault of precision comes about. ``fixed_in`` is the first release of torch without the fault, where the script is
 healthy. ``arguments`` go to the command. Each commit runs some of what is ``daily`` (`shares`); all scripts if WHOLE_CORPUS is set.
 """
 
@@ -82,6 +82,8 @@ def test_corpus(name: str, tmp_path: Path) -> None:
     for pinned in ("nodes", "lines"):
         if truth[pinned] is not None:
             assert report["reduction"][f"{pinned}_after"] <= truth[pinned]
+    if "way" in truth:
+        assert [a["what"] for a in report["attempts"] if a["outcome"] == "a repro"] == [truth["way"]]
     if "part" in truth:
         assert report["blame"]["items"] == truth["part"]
         assert report["blame"]["confirmed"]

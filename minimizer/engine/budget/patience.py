@@ -63,6 +63,8 @@ OUTER_SHARE = 1 / 4
 """Of the time that is left, the most to find the events that raise like the script: else its text is reduced."""
 TRACED_SHARE = 1 / 3
 """Of that, the most for the trace: a script may run for hours behind the line that raises, which graphs do not when they run in eager."""
+PARTED_SHARE = 1 / 6
+"""Of the time that is left, the most to find the calls around the graphs after which values part: other ways show most of what is wrong."""
 OUTER_STATEMENTS = 20
 """Statements of the shortest script that is traced: the text of a shorter one is reduced in the time that it takes."""
 

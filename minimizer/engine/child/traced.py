@@ -21,12 +21,14 @@ Names = list[Identifier]
 class TracedInput(Loose):
     """A tensor that an event meets first: source text for its values, else they are in the file.
 
-    ``alike``: source text of one that differs in its values only; None for what holds no floating numbers.
+    ``alike``: source text of one that differs in its values only; None for what holds no floating numbers. ``drawn``: the same with values
+    from a like range; None for what torch cannot draw.
     """
 
     name: Identifier
     exact: Text | None = None
     alike: Text | None = None
+    drawn: Text | None = None
     stored: bool = False
     requires_grad: bool = False
 

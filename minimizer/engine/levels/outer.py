@@ -66,10 +66,9 @@ class OuterLevel:
         theirs = PythonLevel(self._executor, self._script, self._args, self._journal, jobs=self._jobs)
         told = theirs.failure_of(rerun.target, outcome, fault.announced.reproducibility)
         same = {name: getattr(told, name) for name in ("exception_type", "message", "traceback", "signature")}
-        fault = fault.stating(**same).counting(
-            lines_before=len(script.text.splitlines()),
-            nodes_before=rerun.observed(script.text).calls,
-            trials=fault.reduced.trials + found.trials,
+        fault = fault.stating(**same).behind(found.trials, found.seconds, found.history)
+        fault = fault.counting(
+            lines_before=len(script.text.splitlines()), nodes_before=rerun.observed(script.text).calls
         )
         if found.guessed:
             fault = fault.blaming(fault.culprits[0].model_copy(update={"ops": [], "nodes": []}))

@@ -65,6 +65,8 @@ class MadeScript:
     """What is to blame beside the operators, in words."""
     stage: Stage | None = None
     """The stage to blame where that is known beforehand, and runs of the script on other backends would not show it."""
+    kind: Kind | None = None
+    """The kind of the user's failure, where the script compares another value than the user's did."""
 
 
 class PythonLevel(TextLevel):
@@ -169,8 +171,9 @@ class PythonLevel(TextLevel):
 
     def _failure(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> Failure:
         error, name = outcome.exception, self._script.name
+        kind = self._made.kind if self._made is not None else None
         return Failure(
-            kind=target.kind,
+            kind=kind or target.kind,
             exception_type=error.root_type if error else None,
             message=self._bundle.in_users_lines(message_of(error, None), name) if error else _end(target),
             traceback=self._journal.stack(self._bundle.in_users_lines(self._stack(outcome), name)),

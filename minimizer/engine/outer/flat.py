@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from minimizer.engine.child.traced import TracedInput
 from minimizer.engine.outer.program import BACKWARD, GRAPH, OuterProgram
 from minimizer.engine.outer.slices import closed, direct_needs, named_needs
 from minimizer.engine.outer.write import graph_function, placed_statements, setup, used_graphs, used_inputs
@@ -42,7 +43,7 @@ class Writable:
     @staticmethod
     def of(program: OuterProgram) -> Writable:
         """A program with what is asked of all its slices."""
-        needs, missing = named_needs(program), {n for n, i in program.inputs.items() if not (i.alike or i.exact)}
+        needs, missing = named_needs(program), {name for name, item in program.inputs.items() if not text_of(item)}
         written: set[int] = set()
         for index, event in enumerate(program.events):
             if not event.raises and not missing & event.reads and needs[index] <= written:
@@ -94,19 +95,27 @@ class Slice:
         inputs = []
         for name in used_inputs(program, self.events):
             item = program.inputs[name]
-            inputs.append(f"{name} = {item.alike or item.exact}{'.requires_grad_()' if item.requires_grad else ''}")
+            inputs.append(f"{name} = {text_of(item)}{'.requires_grad_()' if item.requires_grad else ''}")
         placed = list(placed_statements(program, self.events))
-        before = _renamed("\n".join([*setup(program, self.events), *functions, *inputs]), names)
-        body = [DRAWN.sub("torch.ones(", _renamed(line, names)) for line, _ in placed]
-        whole = "\n".join([before, *body])
-        lines = [f"import {name}" for name in IMPORTS if name == "torch" or re.search(rf"\b{name}\.", whole)]
-        lines += [FUNCTIONAL] if re.search(r"\bF\.", whole) else []
-        lines += before.split("\n")
+        before = renamed("\n".join([*setup(program, self.events), *functions, *inputs]), names)
+        body = [DRAWN.sub("torch.ones(", renamed(line, names)) for line, _ in placed]
+        lines = [*import_lines("\n".join([before, *body])), *before.split("\n")]
         events = {len(lines) + number: index for number, (_, index) in enumerate(placed, 1) if index is not None}
         sources: dict[int, Line] = {
             number: source for number, index in events.items() if (source := program.events[index].source) is not None
         }
         return Bundle("\n".join([*lines, *body, ""]), sources), events
+
+
+def text_of(item: TracedInput) -> str | None:
+    """The short text of an input: ones where it holds floating numbers; None if it has none."""
+    return item.alike or item.exact or item.drawn
+
+
+def import_lines(text: str) -> list[str]:
+    """The imports that the statements of a program need; ``import torch`` always."""
+    lines = [f"import {name}" for name in IMPORTS if name == "torch" or re.search(rf"\b{name}\.", text)]
+    return lines + ([FUNCTIONAL] if re.search(r"\bF\.", text) else [])
 
 
 def whole(source: Writable) -> Slice:
@@ -130,7 +139,7 @@ def slices(start: Slice) -> list[Slice]:
 
 def _short_names(program: OuterProgram) -> dict[str, str]:
     texts = [*(event.code for event in program.events), *program.settings]
-    texts += [text for item in program.inputs.values() for text in (item.alike, item.exact) if text]
+    texts += [text for item in program.inputs.values() for text in (item.alike, item.exact, item.drawn) if text]
     texts += [*setup(program, range(len(program.events)))]
     texts += [graph_function(graph, name, decorated=True) for name, graph in program.graphs.items()]
     fixed = {word for text in texts for word in _fixed_words(text)}
@@ -153,5 +162,6 @@ def _fixed_words(text: str) -> set[str]:
     return named | {word for one in strings for word in WORD.findall(one)}
 
 
-def _renamed(text: str, names: Mapping[str, str]) -> str:
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """A text with new names in place of old ones."""
     return WORD.sub(lambda found: names.get(found[0], found[0]), text)

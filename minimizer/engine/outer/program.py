@@ -86,7 +86,7 @@ def parse(traced: Traced) -> OuterProgram:
     graphs = {f"graph_{index}": parse_program(graph) for index, graph in enumerate(traced.graphs) if graph is not None}
     inputs = {item.name: item for item in traced.inputs}
     for item in traced.inputs:
-        for text in filter(None, (item.exact, item.alike)):
+        for text in filter(None, (item.exact, item.alike, item.drawn)):
             _require("eval", text)
     for text in traced.settings:
         _require("exec", text)

@@ -22,6 +22,7 @@ from minimizer.engine.outer.write import (
 )
 from minimizer.engine.survey.prelude import with_prelude
 from minimizer.engine.trouble import Fault
+from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.inside.questions import SidesRequest, Step, TraceRequest
 
 MOST_EVENTS = 20_000
@@ -35,6 +36,9 @@ IMPORTS = (
 EVENT, COMPILED = "event", "compiled"
 """Words of the child's phases: the event that it is at, and the side that runs."""
 SIDES = {COMPILED: "in compiled code", "compare": "in our comparison"}
+
+CUDA_GRAPHS = {"reduce-overhead", "max-autotune"}
+"""Modes of ``torch.compile`` in which a program is not run side by side."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,24 @@ def side_by_side(executor: Executor, program: OuterProgram, file: Path, *, timeo
     return outcome
 
 
+def compared(executor: Executor, program: OuterProgram, file: Path, timeout: float) -> tuple[Sides | None, str]:
+    """Where the sides of a program part; or why it could not be compared, which does not take the program away."""
+    modes = {
+        value.strip("'\"") for graph in program.graphs.values() for key, value in graph.compile_kwargs if key == "mode"
+    }
+    if modes & CUDA_GRAPHS:
+        return (
+            None,
+            f"mode {', '.join(sorted(modes & CUDA_GRAPHS))} runs CUDA graphs, whose memory the sides would share",
+        )
+    try:
+        outcome = side_by_side(executor, program, file, timeout=timeout)
+    except (ChildFailed, BudgetExceeded) as error:
+        return None, str(error)
+    sides = sides_of(outcome, len(program.events))
+    return sides, "" if sides is not None else why_ended(outcome)
+
+
 def sides_of(outcome: Outcome, events: int) -> Sides | None:
     """Where the two part, of this many events; None where the program could not be run.
 
@@ -120,3 +142,12 @@ def sides_of(outcome: Outcome, events: int) -> Sides | None:
     if outcome.ending is Ending.CRASH and side == COMPILED and outcome.rule.fault is not Fault.MACHINE:
         return Sides(first=Parting(event=index, own=True, what=what), ran=index)
     return Sides(ran=index, stopped=f"event {index}, {SIDES.get(side, 'in eager')}: {what}")
+
+
+def why_ended(outcome: Outcome) -> str:
+    """Why a run has no answer, in words."""
+    if outcome.exception is not None:
+        return f"{outcome.exception.root_type}: {outcome.exception.root_message}"
+    if outcome.ending is Ending.TIMEOUT:
+        return "the time was over"
+    return f"it died by signal {outcome.signal}" if outcome.signal else str(outcome.ending)

@@ -14,6 +14,7 @@ from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.user_script.bundle import Bundle
+from minimizer.report.model import HistoryStep
 
 CHEAP = "aot_eager"
 """The backend on which slices are tried, if the whole program fails there as well: it compiles no kernel."""
@@ -23,14 +24,16 @@ CHEAP = "aot_eager"
 class Found:
     """A flat script that fails like the user's.
 
-    ``events``: those of the program that it was made of. ``trials``: what it took to find them. ``guessed``: whether the operators in its
-    graphs are none of the script's.
+    ``events``: those of the program that it was made of. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``.
+    ``guessed``: whether the operators in its graphs are none of the script's.
     """
 
     script: Bundle
     events: int
     trials: int
     guessed: bool
+    seconds: float
+    history: Sequence[HistoryStep]
 
 
 def smallest(program: OuterProgram, rerun: Rerun, script: str, *, jobs: int, watch: Callable[[], None]) -> Found | None:
@@ -63,7 +66,8 @@ def smallest(program: OuterProgram, rerun: Rerun, script: str, *, jobs: int, wat
         if guess is best.script or any(rerun.check(text)):
             rerun.backend = None
             if any(rerun.check(text)):
-                return Found(guess, best.size, trials, guessed=guess is not best.script)
+                is_guess = guess is not best.script
+                return Found(guess, best.size, trials, is_guess, problem.seconds, problem.history)
     return None
 
 

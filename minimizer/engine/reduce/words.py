@@ -14,6 +14,7 @@ WORDS = {
     "drop nodes": "operations taken out",
     "dtypes": "float32 in place of other dtypes",
     "dynamic marks": "marks of dynamic sizes left out",
+    "events": "calls around the graphs left out",
     "expressions": "simpler expressions",
     "forms": "containers and comprehensions of one written as what they hold",
     "functions": "functions written out where they are called",

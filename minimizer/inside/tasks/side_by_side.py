@@ -74,6 +74,13 @@ class State:
         value = self.values.get(name)
         return getattr(value, attribute, None) if attribute else value
 
+    def compiled(self, graphs: Mapping[str, str]) -> dict[str, Callable[..., Any]]:
+        """The functions of the graphs, compiled with these arguments, for this state alone."""
+        return {
+            name: torch.compile(self.functions[name], **eval(f"dict({options})", self.values))
+            for name, options in graphs.items()
+        }
+
     def call_by(self, functions: dict[str, Callable[..., Any]], *, keeping: bool) -> None:
         """Call these functions for the graphs; ``keeping``: keep what a call was given, and what it made of it."""
         for name, function in functions.items():
@@ -98,14 +105,10 @@ class SideBySide:
         data = torch.load(request.file, weights_only=True) if request.file is not None else {}
         self._request, self._on_event, self._data = request, on_event, data
         self._eager, self._given, self._own = (State(request, data) for _ in range(3))
-        scope = self._given.values
-        compiled = {
-            name: torch.compile(self._given.functions[name], **eval(f"dict({options})", scope))
-            for name, options in request.graphs.items()
-        }
         self._eager.call_by(self._eager.functions, keeping=True)
-        self._given.call_by(compiled, keeping=True)
-        self._own.call_by(compiled, keeping=False)
+        # Each compiles by itself: what is wrong in a third call only must be so in the third event, and not in the second.
+        self._given.call_by(self._given.compiled(request.graphs), keeping=True)
+        self._own.call_by(self._own.compiled(request.graphs), keeping=False)
         self._codes = [compile(step.code, f"<event {index}>", "exec") for index, step in enumerate(request.steps)]
         self._inputs = _bound(request.inputs)
         self._start = {name: self._eager.values[name] for name in self._inputs}

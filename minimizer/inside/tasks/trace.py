@@ -78,6 +78,7 @@ def _written(recorder: Recorder, regions: Regions, file: str) -> Message:
                 "name": names[number],
                 "exact": inputs.exact.get(number),
                 "alike": inputs.alike.get(number),
+                "drawn": inputs.drawn.get(number),
                 "stored": names[number] in stored,
                 "requires_grad": requires_grad,
             }

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..graph.golden import literal, storable
+from ..graph.literals import Opaque
 from ..graph.recipes import made
 from ..values import snapshot
 
@@ -28,6 +29,8 @@ class Inputs:
     """Source text that gives the very values, for those that have it."""
     alike: dict[int, str] = field(default_factory=dict)
     """Source text of a tensor of ones with the same shape, dtype and device, for those of floating numbers."""
+    drawn: dict[int, str] = field(default_factory=dict)
+    """Source text of a tensor with values drawn from a like range, for those that torch can draw: integers between the same bounds."""
     grads: dict[int, bool] = field(default_factory=dict)
     """Whether each requires gradients."""
     bytes: int = 0
@@ -49,6 +52,8 @@ class Inputs:
         text = _exact(whole)
         if whole.is_floating_point():
             self.alike[number] = _ones(whole)
+        if (drawn := _drawn(whole)) is not None:
+            self.drawn[number] = drawn
         with torch.no_grad():
             if text is not None:
                 self.exact[number] = text
@@ -59,7 +64,7 @@ class Inputs:
 
     def forget(self, number: int) -> None:
         """Drop an input that could not be taken in whole."""
-        for held in (self.values, self.exact, self.alike, self.grads):
+        for held in (self.values, self.exact, self.alike, self.drawn, self.grads):
             held.pop(number, None)
 
     def save(self, file: str, names: list[str]) -> list[str]:
@@ -86,6 +91,16 @@ def _ones(value: Tensor) -> str:
     dtype = "" if value.dtype is torch.get_default_dtype() else f", dtype={value.dtype}"
     device = "" if value.device.type == "cpu" else f', device="{value.device.type}"'
     return f"torch.ones({', '.join(map(str, value.shape)) or '()'}{dtype}{device})"
+
+
+def _drawn(value: Tensor) -> str | None:
+    """Source text for values like those of a tensor; None for one that has no storage or a dtype that torch does not draw."""
+    if not snapshot.has_plain_storage(value) or value.is_inference():
+        return None
+    try:
+        return made(value)
+    except (Opaque, RuntimeError):  # torch cannot compare numbers of 8 bits, for one
+        return None
 
 
 @dataclass

@@ -204,7 +204,7 @@ def words(routes: Routes) -> list[tuple[str, str]]:
 
 def leads(routes: Routes, monkeypatch: pytest.MonkeyPatch, **ends: object) -> None:
     """Let routes end so: a draft, a verdict, or None."""
-    for name in ("by_graph", "by_sequence", "by_outer", "by_script"):
+    for name in ("by_graph", "by_parting", "by_sequence", "by_outer", "by_script"):
         monkeypatch.setattr(routes, name, partial(answered, ends.get(name)))
 
 
@@ -220,6 +220,7 @@ def test_every_route_is_tried_before_a_failure_is_given_up(routes: Routes, monke
     assert routes.follow(failing(0, 1)) is GIVEN_UP
     assert words(routes) == [
         ("graph 0, with the exact inputs of its call 2", "no repro"),
+        ("the program around the graphs, side by side", "no repro"),
         ("graph 0, with the calls that led to its call 2", "no repro"),
         ("the other graphs of the run", "another failing call"),
         ("graph 2, with the exact inputs of its call 1", "no repro"),
@@ -237,6 +238,7 @@ def test_a_graph_that_fails_in_every_run_is_tried_once(routes: Routes, monkeypat
     assert routes.follow(failing(0, 0)) is GIVEN_UP
     assert words(routes) == [
         ("graph 0, with the exact inputs of its call 1", "no repro"),
+        ("the program around the graphs, side by side", "no repro"),
         ("the other graphs of the run", "no repro"),
         ("the script at the Python level", "no repro"),
     ]
@@ -280,13 +282,42 @@ def test_script_whose_failure_no_graph_carries_is_reduced_itself(
     assert routes.follow(ScriptCase(GIVEN_UP)) is DRAFT
 
 
-@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.WRONG_OUTPUT])
+@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR, Kind.WRONG_OUTPUT])
 def test_calls_around_graphs_are_asked_first_for_what_raises(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     leads(routes, monkeypatch, by_outer=DRAFT, by_script=None)
     verdict = replace(GIVEN_UP, kind=kind)
-    assert routes.follow(ScriptCase(verdict)) is (DRAFT if kind is Kind.RUNTIME_ERROR else verdict)
+    assert routes.follow(ScriptCase(verdict)) is (verdict if kind is Kind.WRONG_OUTPUT else DRAFT)
+
+
+@pytest.mark.parametrize("reason", [Reason.NOT_VERIFIED, Reason.DISPUTED])
+@pytest.mark.parametrize("kind", [Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT])
+def test_values_that_no_graph_shows_are_looked_for_side_by_side(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, kind: Kind, reason: Reason
+) -> None:
+    leads(routes, monkeypatch, by_parting=DRAFT, by_script=None)
+    assert routes.follow(ScriptCase(replace(GIVEN_UP, kind=kind, reason=reason))) is DRAFT
+    assert words(routes) == [("the program around the graphs, side by side", "a repro")]
+
+
+def test_a_graph_that_is_right_by_itself_is_run_side_by_side_before_its_calls_are_repeated(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(routes, Graphs())
+    leads(routes, monkeypatch, by_graph=GIVEN_UP, by_parting=DRAFT, by_sequence=DRAFT)
+    assert routes.follow(failing(0, 2)) is DRAFT
+    assert words(routes)[-1] == ("the program around the graphs, side by side", "a repro")
+
+
+@pytest.mark.parametrize("kind", [Kind.RUNTIME_ERROR, Kind.COMPILE_ERROR])
+def test_calls_around_graphs_are_asked_for_what_a_graph_raises_and_does_not_by_itself(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    give(routes, Graphs())
+    leads(routes, monkeypatch, by_graph=GIVEN_UP, by_outer=DRAFT)
+    assert routes.follow(replace(failing(0, 0), signature=Signature(kind))) is DRAFT
+    assert words(routes)[-1] == ("the program around the graphs", "a repro")
 
 
 @pytest.mark.parametrize(

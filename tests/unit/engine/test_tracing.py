@@ -11,7 +11,7 @@ from sample_trace import traced
 
 from minimizer.engine.outer import runs
 from minimizer.engine.outer.program import parse
-from minimizer.engine.tracing import compared
+from minimizer.engine.outer.runs import compared
 from minimizer.errors import BudgetExceeded, ChildFailed
 
 EXECUTOR: Any = None

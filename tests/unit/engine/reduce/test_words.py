@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from minimizer.engine import between, reduce
+from minimizer.engine import between, outer, reduce
 from minimizer.engine.reduce.words import WORDS, said
 
 TAKE_A_NAME = {"judge", "shrink", "first", "largest", "detour", "_each", "_sweep"}
@@ -14,7 +14,7 @@ TAKE_A_NAME = {"judge", "shrink", "first", "largest", "detour", "_each", "_sweep
 
 
 def names_of_passes() -> Iterator[str]:
-    for package in (reduce, between):
+    for package in (reduce, between, outer):
         for path in Path(*package.__path__).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in TAKE_A_NAME:

@@ -1,0 +1,138 @@
+"""Looks for the events of a script's program that make the value at which eager and compiled part, and for the fewest that do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from minimizer.engine.child.outcome import Ending
+from minimizer.engine.child.traced import Parting
+from minimizer.engine.oracle.signature import Signature
+from minimizer.engine.outer.flat import Slice, Writable, slices
+from minimizer.engine.outer.paired import Paired, backwards_alone, calls_alone, can_be_paired, control
+from minimizer.engine.outer.program import BACKWARD, OuterProgram
+from minimizer.engine.outer.search import CHEAP
+from minimizer.engine.reduce.graph import Reduced
+from minimizer.engine.reduce.problem import Problem
+from minimizer.engine.reduce.python import Rerun
+from minimizer.engine.reduce.python import Source as Script
+from minimizer.report.model import HistoryStep
+from minimizer.vocabulary import Kind
+
+ASSERTED = "assert_close"
+TOLERANCES = ("rtol=0.01, atol=0.01", "")
+"""Of the comparison, the widest first: what lies beyond it is the least like rounding, also when more events carry it on."""
+
+
+@dataclass(frozen=True)
+class Parted:
+    """A script in which the two sides part as in the user's.
+
+    ``events``: its size. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``.
+    """
+
+    script: str
+    events: int
+    trials: int
+    seconds: float
+    history: Sequence[HistoryStep]
+
+
+def smallest_parting(
+    program: OuterProgram, parting: Parting, rerun: Rerun, *, jobs: int, watch: Callable[[], None]
+) -> Parted | None:
+    """The smallest script of events that parts where the program does; None if none does with inputs of short text.
+
+    Sets the ``target`` of ``rerun``, and its backend to the cheapest on which the script parts.
+    """
+    source = Writable.of(program)
+    if parting.event not in source.can_be_written or not parting.value:
+        return None
+    start = Slice(source, parting.event, frozenset())
+    tried, begun = 0, time.monotonic()
+    for tolerance in TOLERANCES if can_be_paired(start) else ():
+        guess, last = (
+            calls_alone(source, parting.event, parting.value, tolerance, last=last)
+            or backwards_alone(source, parting.event, tolerance, last=last)
+            for last in (False, True)
+        )
+        if guess is not None and last is not None:
+            tried += 1
+            if _begins(guess, rerun) and not _parts(last, rerun):
+                return Parted(guess, guess.count("\n"), tried + 1, time.monotonic() - begun, ())
+    for first in candidates(source, parting):
+        watch()
+        tried += 1
+        if _begins(first.text, rerun):
+            break
+    else:
+        return None
+    cheap = rerun.fails_on(first.text, CHEAP) and _is_cured(first.text, rerun)
+    rerun.backend = CHEAP if cheap else None
+
+    def check(candidates: Sequence[Paired]) -> list[bool | None]:
+        return [_parts(one.text, rerun) for one in candidates]
+
+    problem = Problem(
+        first, check=check, key=lambda one: (one.size,), on_step=lambda step, best: None, jobs=jobs, watch=watch
+    )
+    best = Reduced.by(lambda: _without_anchors(problem), problem).best
+    of_ones = replace(best, drawn=False)
+    trials = tried + problem.trials + best.drawn
+    best = of_ones if best.drawn and _parts(of_ones.text, rerun) else best
+    return Parted(best.text, best.size, trials, time.monotonic() - begun, problem.history)
+
+
+def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
+    """Scripts that may part there, those with random numbers and of fewer events first."""
+    start = Slice(source, parting.event, frozenset())
+    for drawn in (True, False):
+        known: set[tuple[int, ...]] = set()
+        for one in slices(start):
+            if tuple(one.events) in known or not can_be_paired(one):
+                continue
+            known.add(tuple(one.events))
+            yield from (Paired(one, parting.value, drawn, tolerance) for tolerance in TOLERANCES)
+
+
+def told(program: OuterProgram, event: int) -> str:
+    """Where an event stands in the program, in words: the call of its graph, or the backward, and what goes before."""
+    graph = program.graph_of[event]
+    if graph is None:
+        number = sum(one.kind == BACKWARD for one in program.events[: event + 1])
+        return f"backward {number} of the script, behind the calls that led to it"
+    number = sum(one == graph for one in program.graph_of[: event + 1])
+    return f"call {number} of {graph.replace('_', ' ')}, behind the calls that led to it"
+
+
+def _without_anchors(problem: Problem[Paired]) -> None:
+    while problem.shrink(sorted(problem.best.slice.anchors), Paired.without, "events"):
+        pass
+
+
+def _begins(text: str, rerun: Rerun) -> bool:
+    """Whether both sides of a script part on its own backend; it sets the target of ``rerun`` if they do."""
+    target = _signature(rerun, text)
+    if target is None:
+        return False
+    rerun.target = target
+    return _parts(text, rerun)
+
+
+def _parts(text: str, rerun: Rerun) -> bool:
+    """Whether both sides part on the backend of ``rerun``, and no rounding explains it."""
+    return bool(rerun.check([Script.parse(text)])[0]) and _is_cured(text, rerun)
+
+
+def _is_cured(text: str, rerun: Rerun) -> bool:
+    signature, outcome = rerun.failure(control(text))
+    return signature is None and outcome.ending is Ending.SAME
+
+
+def _signature(rerun: Rerun, text: str) -> Signature | None:
+    """The signature of a run that ends with a failing comparison."""
+    signature, _ = rerun.failure(text)
+    if signature is None or signature.kind is not Kind.WRONG_OUTPUT or signature.what != ASSERTED:
+        return None
+    return signature

@@ -1,0 +1,181 @@
+"""Values that only a sequence of calls makes wrong become a script of those calls; what rounding or noise makes differ does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from children import SECONDS
+from flat import program_of, traced
+
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.outcome import Ending
+from minimizer.engine.outer.paired import control
+from minimizer.engine.outer.parting import Parted, smallest_parting
+from minimizer.engine.outer.runs import compared
+from minimizer.engine.reduce.python import Rerun
+
+WINDOWS = """
+    @torch.compile(backend="aot_eager")
+    def smooth(window, neighbour):
+        window.mul_(0.5)
+        return window + neighbour.sum()
+
+    signal = torch.arange(64.0)
+    total = smooth(signal[0:8].clone(), signal[8:16].clone()).sum()
+    for start in range(0, 12, 4):
+        total += smooth(signal[start : start + 8], signal[start + 4 : start + 12]SHARED).sum()
+"""
+OVERLAPPING, APART = WINDOWS.replace("SHARED", ""), WINDOWS.replace("SHARED", ".clone()")
+LABELS = """
+    def stale(graph, inputs):
+        calls = []
+
+        def run(*args):
+            calls.append(1)
+            return tuple(one * 2 for one in graph(*args)) if len(calls) > 1 else graph(*args)
+
+        return run
+
+    @torch.compile(backend=BACKEND)
+    def score(table, labels):
+        return table[labels].sum()
+
+    torch.manual_seed(2)
+    table, labels = torch.randn(9, 4), torch.randint(0, 9, (40,))
+    for _ in range(3):
+        table = table + score(table, labels) * 0.01
+"""
+
+LATE = """
+    def pooled(graph, inputs):
+        pool = []
+
+        def run(*args):
+            pool.append(graph(*args))
+            return pool[-3] if len(pool) > 2 else pool[-1]
+
+        return run
+
+    @torch.compile(backend=pooled)
+    def step(x, scale):
+        return (x * scale).tanh()
+
+    torch.manual_seed(0)
+    x, w = torch.randn(8), torch.randn(8, 8)
+    for n in range(5):
+        x = step(x @ w, torch.tensor(1.0 + n))
+"""
+REPLAYED = """
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def plain(graph, inputs):
+        return make_boxed_func(graph.forward)
+
+    def replayed(graph, inputs):
+        kept = []
+
+        def run(*args):
+            kept.append(graph(*args))
+            return kept[-2] if len(kept) > 1 else kept[-1]
+
+        return make_boxed_func(run)
+
+    torch.manual_seed(0)
+    weight = torch.randn(4, 4, requires_grad=True)
+    backend = aot_autograd(fw_compiler=plain, bw_compiler=replayed)
+    f = torch.compile(lambda x: (x @ weight).tanh(), backend=backend)
+    for _ in range(3):
+        (f(torch.randn(2, 4)) - 1).square().mean().backward()
+"""
+PAIR = """
+    import torch
+
+    def f(x):
+        return BODY
+
+    def run(f):
+        SEED
+        x = torch.randn(16, 16, requires_grad=True)
+        for _ in range(3):
+            f(x).square().mean().backward()
+            with torch.no_grad():
+                x -= 0.1 * x.grad
+        return RESULT
+
+    torch.testing.assert_close(run(torch.compile(f, backend="eager")), run(f))
+"""
+
+
+def found(child: Executor, home: Path, text: str) -> Parted | None:
+    """What a script's program comes to where it parts; None also where it does not part."""
+    tracing = traced(child, home, dedent(text))
+    program = program_of(tracing)
+    sides, why = compared(child, program, tracing.file, SECONDS)
+    assert sides is not None, why
+    if sides.first is None:
+        return None
+    rerun = Rerun(child, home / "script.py")
+    return smallest_parting(program, sides.first, rerun, jobs=1, watch=lambda: None)
+
+
+def test_calls_whose_windows_overlap_are_left(child: Executor, home: Path) -> None:
+    parted = found(child, home, OVERLAPPING)
+
+    assert parted is not None
+    # Its definition, the call that it is compiled for, and the one that it is wrong for.
+    assert parted.script.count(" f(") == 3
+    assert "clone" not in parted.script.rpartition("return")[2]
+    assert parted.events <= 6
+    assert "signal" in parted.script
+
+
+@pytest.mark.parametrize("text", [APART, LABELS.replace("BACKEND", '"aot_eager"')], ids=["windows apart", "labels"])
+def test_a_healthy_twin_does_not_part(text: str, child: Executor, home: Path) -> None:
+    assert found(child, home, text) is None
+
+
+def test_integers_without_a_literal_are_drawn_from_their_range(child: Executor, home: Path) -> None:
+    parted = found(child, home, LABELS.replace("BACKEND", "stale"))
+
+    assert parted is not None
+    assert "torch.randint(0, 9, (40,))" in parted.script
+
+
+def test_what_only_the_number_of_a_call_makes_wrong_is_guessed(child: Executor, home: Path) -> None:
+    """What the calls are given, and where it comes from, does not matter."""
+    parted = found(child, home, LATE)
+
+    assert parted is not None
+    body = parted.script.partition("def program(f):")[2]  # the backend has a `run` of its own
+    assert body.count(" f(torch.randn((8,)), torch.randn(())") == 3
+    assert "@" not in body and parted.trials == 2
+
+
+def test_what_only_the_number_of_a_backward_makes_wrong_is_guessed(child: Executor, home: Path) -> None:
+    parted = found(child, home, REPLAYED)
+
+    assert parted is not None
+    assert parted.script.count(".square().sum().backward()") == 2
+    assert "mean" not in parted.script and parted.trials == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "seed", "result", "passes"),
+    [
+        pytest.param("x.sin() @ x", "torch.manual_seed(0)", "x", True, id="well conditioned"),
+        pytest.param("x.sin() @ x", "pass", "x", False, id="drawn anew"),
+        pytest.param("x.sin() @ x", "torch.manual_seed(0)", "(x * 1e7).round()", False, id="a jump"),
+        pytest.param("x.sin() @ x", "torch.manual_seed(0)", "x + 1e9 - 1e9", False, id="cancelled"),
+    ],
+)
+def test_what_rounding_or_noise_explains_is_no_evidence(
+    body: str, seed: str, result: str, passes: bool, child: Executor, home: Path
+) -> None:
+    text = dedent(PAIR).replace("BODY", body).replace("SEED", seed).replace("RESULT", result)
+
+    signature, outcome = Rerun(child, home / "script.py").failure(control(text))
+
+    assert (signature is None and outcome.ending is Ending.SAME) is passes

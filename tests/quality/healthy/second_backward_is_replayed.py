@@ -1,0 +1,49 @@
+"""Gradients of micro-batches are added up. The backend keeps what backwards have given, and gives each its own."""
+
+import torch
+import torch.nn.functional as F
+from functorch.compile import make_boxed_func
+from torch import nn
+from torch._dynamo.backends.common import aot_autograd
+
+
+def plain(graph, inputs):
+    return make_boxed_func(graph.forward)
+
+
+def replayed(graph, inputs):
+    kept = []
+
+    def run(*args):
+        kept.append(graph(*args))
+        return kept[-1]
+
+    return make_boxed_func(run)
+
+
+class Scorer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.last = nn.Linear(width, 1)
+
+    def forward(self, x):
+        return self.last(torch.tanh(x))
+
+
+def train(compiles):
+    torch.manual_seed(0)
+    scorer = Scorer(6)
+    model = torch.compile(scorer, backend=backend) if compiles else scorer
+    optimizer = torch.optim.SGD(scorer.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        for _ in range(2):
+            x = torch.randn(16, 6)
+            loss = F.mse_loss(model(x)[:, 0], x[:, 0] * x[:, 1]) / 2
+            loss.backward()
+        optimizer.step()
+    return scorer.last.weight
+
+
+backend = aot_autograd(fw_compiler=plain, bw_compiler=replayed)
+torch.testing.assert_close(train(True), train(False))
