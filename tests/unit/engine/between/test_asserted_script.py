@@ -66,3 +66,4 @@ def test_what_no_statement_of_the_script_reaches_goes_to_a_list() -> None:
     assert ["outs.append(g(item).h())" in way for way in shown] == [True, False]
     assert "value = f(item)\n    outs.append(value)" in shown[1]
     assert all(way.startswith("import queue, threading\nouts = []\n") for way in shown)
+    assert not any("outs = []" in way for way in ways_to_show(f"{THREAD}outs = 3\n"))
