@@ -90,9 +90,8 @@ class Routes:
             return end
         made = None
         kind = found.signature.kind if isinstance(found, Case) else end.kind
-        if (
-            isinstance(found, ScriptCase) and kind in VALUES
-        ):  # the referee judges, also where the script's own check is in dispute
+        if isinstance(found, ScriptCase) and kind in VALUES:
+            # The referee judges here, also where the script's own check is in dispute.
             made = self._tried(SIDE_BY_SIDE, partial(self.by_parting, found))
         if made is None and kind in RAISED:
             made = self._tried("the program around the graphs", partial(self.by_outer, end))
