@@ -5,8 +5,8 @@
 
 Samples every process below ``minimizer run`` twenty times a second. A process is of one sort: our own (``engine``), the warm child with its
 forks (``child``: imports, tracing, lowering, running and comparing), a C++ compiler with its linker (``compiler``), the script or a repro in
-a process of its own (``clean run``). Seconds are those of a processor, ``idle`` those for which a core had nothing of this job to do. What a
-process computed between its last sample and its end is in ``unseen``: the total is the kernel's own. Run it on a machine that does nothing else.
+a process of its own (``clean run``). Seconds are those of a processor, ``idle`` those for which a core had nothing of this job to do; what a
+process computes between its last sample and its end, a twentieth of a second at most, is among them. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,8 +42,6 @@ class Profile:
     cpu: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
     line: list[tuple[float, str, float]] = field(default_factory=list)
     """(seconds since the start, step, processor seconds of all sorts) of each sample."""
-    total: float = 0.0
-    """Processor seconds of all processes, by the kernel."""
 
 
 class Steps:
@@ -54,13 +52,13 @@ class Steps:
         self.verified_after: float | None = None
         self._began = time.monotonic()
 
-    def read(self, lines: object) -> None:
-        for line in lines:  # type: ignore[attr-defined]
+    def read(self, lines: Iterable[str]) -> None:
+        for line in lines:
             try:
                 event = json.loads(line)
             except ValueError:
                 continue
-            kind = event.get("event") or event.get("type")
+            kind = event.get("type")
             if kind == "step" and event.get("state") == "started":
                 self.now = event["step"]
             elif kind == "repro" and event.get("verified") and self.verified_after is None:
@@ -101,7 +99,7 @@ def profiled(script: Path, args: list[str], budget: int, folder: Path) -> tuple[
     """Run a job, and watch it."""
     command = [sys.executable, "-m", "minimizer", "run", str(script), "--json", "--no-witness"]
     command += ["--budget", str(budget), "--out", str(folder / "out"), "--", *args]
-    before, steps, found = children_seconds(), Steps(), Profile(len(os.sched_getaffinity(0)))
+    steps, found = Steps(), Profile(len(os.sched_getaffinity(0)))
     with (folder / "log").open("wb") as log:
         job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert job.stdout is not None
@@ -109,7 +107,6 @@ def profiled(script: Path, args: list[str], budget: int, folder: Path) -> tuple[
         reader.start()
         watch(job, steps, found)
         reader.join()
-    found.total = children_seconds() - before
     return found, steps
 
 
@@ -169,11 +166,6 @@ def sort_of(pid: int, root: int, name: str) -> str:
     return "clean run" if "python" in words[0] else "other"
 
 
-def children_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def table(found: Profile) -> str:
     """Seconds of each step and sort."""
     head = f"{'step':<10}{'wall':>8}" + "".join(f"{sort:>11}" for sort in SORTS) + f"{'idle':>9}"
@@ -182,11 +174,10 @@ def table(found: Profile) -> str:
         parts = [found.cpu[step, sort] for sort in SORTS]
         idle = max(0.0, wall * found.cores - sum(parts))
         rows.append(f"{step:<10}{wall:>8.1f}" + "".join(f"{part:>11.1f}" for part in parts) + f"{idle:>9.1f}")
-    wall, seen = sum(found.wall.values()), sum(found.cpu.values())
+    wall = sum(found.wall.values())
     sums = [sum(seconds for (_, sort), seconds in found.cpu.items() if sort == one) for one in SORTS]
-    idle = max(0.0, wall * found.cores - max(seen, found.total))
+    idle = max(0.0, wall * found.cores - sum(sums))
     rows.append(f"{'all':<10}{wall:>8.1f}" + "".join(f"{part:>11.1f}" for part in sums) + f"{idle:>9.1f}")
-    rows.append(f"unseen: {max(0.0, found.total - seen):.1f} s of {found.total:.1f} s on {found.cores} cores")
     return "\n".join(rows)
 
 
