@@ -11,7 +11,16 @@ from typing import NoReturn
 
 from minimizer.errors import InvalidOption
 
-TORCHRUN, PYTHON = ("torchrun", "torch.distributed.run", "torch.distributed.launch"), r"python[\d.]*"
+TORCHRUN, PYTHON, OLDER = ("torchrun", "torch.distributed.run"), r"python[\d.]*", "torch.distributed.launch"
+BARE = ("python", "python3", "torchrun")
+"""Names that stand for the Python that minimizer takes anyway."""
+ONE_RANK = {
+    **dict.fromkeys(("RANK", "LOCAL_RANK", "GROUP_RANK"), "0"),
+    **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "1"),
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29500",
+}
+"""What torchrun tells the only process that it starts."""
 VALUES = (
     "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts", "monitor-interval", "start-method", "event-log-handler", "role",
     "log-dir", "log-line-prefix-template", "redirects", "tee", "local-ranks-filter", "node-rank", "master-addr", "master-port", "local-addr", "logs-specs",
@@ -26,12 +35,18 @@ UNBUFFERED = "-u"
 
 @dataclass(frozen=True)
 class Launch:
-    """What a command line starts: a ``script`` or a ``module``, with these arguments, in ``nproc`` processes, 0 where it says nothing of that."""
+    """What a command line starts: a ``script`` or a ``module``, with these arguments.
+
+    ``nproc``: the number of processes, 0 where the command says nothing of it. ``is_rank``: whether the script finds out by its environment
+    which of them it is. ``python``: the Python that the command names, empty where that is any.
+    """
 
     script: str | None
     module: str | None
     args: tuple[str, ...]
     nproc: int = 0
+    is_rank: bool = False
+    python: str = ""
 
 
 def launch_of(first: str, rest: Sequence[str]) -> Launch | None:
@@ -41,8 +56,9 @@ def launch_of(first: str, rest: Sequence[str]) -> Launch | None:
         InvalidOption: it is a command, and starts what cannot be run here.
     """
     name = Path(first).name
+    python = first if first not in BARE else ""
     if name == TORCHRUN[0]:
-        return _by_torchrun(rest)
+        return _by_torchrun(rest, str(Path(first).parent / "python") if python else "")
     if not re.fullmatch(PYTHON, name):
         return None
     words = [*rest]
@@ -50,17 +66,19 @@ def launch_of(first: str, rest: Sequence[str]) -> Launch | None:
         del words[0]
     if words[:1] == ["-m"] and len(words) > 1:
         module, arguments = words[1], tuple(words[2:])
-        return _by_torchrun(arguments) if module in TORCHRUN else Launch(None, module, arguments)
+        if module == OLDER:
+            raise InvalidOption(f"{OLDER} is superseded by torchrun, which takes the same options: name that")
+        return _by_torchrun(arguments, python) if module in TORCHRUN else Launch(None, module, arguments, python=python)
     if not words or words[0].startswith("-"):
         raise InvalidOption(
             f"{first} {' '.join(words[:1])}: of Python's own options -u and -m are understood; name the script, and its arguments after --"
         )
-    return Launch(words[0], None, tuple(words[1:]))
+    return Launch(words[0], None, tuple(words[1:]), python=python)
 
 
-def _by_torchrun(words: Sequence[str]) -> Launch:
+def _by_torchrun(words: Sequence[str], python: str) -> Launch:
     parser = _Parser(prog=TORCHRUN[0], add_help=False, allow_abbrev=False)
-    _option(parser, "nproc-per-node", default="1")
+    _option(parser, "nproc-per-node")
     _option(parser, "nnodes", default="1")
     for name in VALUES:
         _option(parser, name)
@@ -68,17 +86,20 @@ def _by_torchrun(words: Sequence[str]) -> Launch:
         parser.add_argument(f"--{name}", f"--{name.replace('-', '_')}", action="store_true")
     parser.add_argument("-m", "--module", action="store_true")
     parser.add_argument("--no-python", "--no_python", "--run-path", "--run_path", dest="other", action="store_true")
-    parser.add_argument("program")
+    parser.add_argument("program", nargs="?")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     given = parser.parse_args(words)
     if given.nnodes not in ONE_MACHINE:
         raise InvalidOption(f"torchrun --nnodes {given.nnodes}: a job runs on one machine; leave it out")
-    if not given.nproc_per_node.isdecimal() or int(given.nproc_per_node) < 1:
-        raise InvalidOption(f"torchrun --nproc-per-node {given.nproc_per_node}: give the number of processes")
+    nproc = given.nproc_per_node
+    if nproc is not None and (not nproc.isdecimal() or int(nproc) < 1):
+        raise InvalidOption(f"torchrun --nproc-per-node {nproc}: give the number of processes")
+    if given.program is None:
+        raise InvalidOption("torchrun: name the script, or behind -m the module, that it starts")
     if given.other:
         raise InvalidOption("torchrun --no-python and --run-path: name a script or, behind -m, a module")
     script, module = (None, given.program) if given.module else (given.program, None)
-    return Launch(script, module, tuple(given.args), int(given.nproc_per_node))
+    return Launch(script, module, tuple(given.args), int(nproc or 0), is_rank=True, python=python)
 
 
 def _option(parser: argparse.ArgumentParser, name: str, default: str | None = None) -> None:

@@ -19,7 +19,7 @@ from minimizer.cli import each, keys
 from minimizer.cli.drivers import Program, is_test, of_module, of_test
 from minimizer.cli.exit_status import Exit
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
-from minimizer.cli.launchers import launch_of
+from minimizer.cli.launchers import ONE_RANK, Launch, launch_of
 from minimizer.cli.options import (
     find_interpreter,
     job_options,
@@ -109,7 +109,8 @@ def run(
     launch = launch_of(script, job["args"]) if script is not None else None
     if launch is not None:
         script, module, job["args"] = launch.script, launch.module, launch.args
-        job["nproc"] = launch.nproc or job["nproc"]
+        interpreter = interpreter or (find_interpreter(launch.python) if launch.python else None)
+        _take_ranks(launch, job)
     gate = Gate(fail_on, baseline, junit, sarif)
     if scripts is not None:
         if module is not None or gate != Gate(None, None, None, None):
@@ -151,6 +152,21 @@ def run(
         view.close()
     _finish(report, folder, as_json)
     return conclude(gate, program.source, report.to_json(), folder)
+
+
+def _take_ranks(launch: Launch, job: dict[str, Any]) -> None:
+    """Let a job have the processes of a command, and a single one the environment that torchrun gives it.
+
+    Raises:
+        UsageError: ``--nproc`` says something else than the command.
+    """
+    asked = job["nproc"] or 1
+    if launch.nproc and asked not in (1, launch.nproc):
+        raise click.UsageError(f"--nproc {asked}, but the command starts {launch.nproc}: leave --nproc out.")
+    job["nproc"] = max(launch.nproc, asked)
+    if launch.is_rank and job["nproc"] == 1:
+        os.environ |= ONE_RANK
+        job["env"] = (*(job["env"] or ()), *ONE_RANK)
 
 
 def _each(folder: Path, out: Path | None, args: tuple[str, ...], as_json: bool) -> int:

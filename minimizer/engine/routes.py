@@ -180,7 +180,7 @@ class Routes:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""
         before, draft, may_hold = self.journal.fault, None, False
         # The text is left to try, also where a hostile trace can be read and not be written again.
-        with until_over(), suppress(ChildFailed, RecursionError, SyntaxError):
+        with until_over(), suppress(ChildFailed, RecursionError, SyntaxError, ValueError):
             draft = make()
             may_hold = draft is not None and self.parts.follow_up.may_hold(draft)
         may_hold = may_hold or (

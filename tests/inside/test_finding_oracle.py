@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from textwrap import dedent
 
@@ -171,3 +172,17 @@ def test_a_script_without_a_finding_has_no_cause(child: Executor, home: Path) ->
     (outcome,) = child.judge([ScriptRequest(text=text, script=str(home / "finding.py"), measure=True)], timeout=200)
     assert outcome.recompiled and not causes_of(Kind.RECOMPILES, outcome.broken, outcome.recompiled)
     assert not causes_of(Kind.GRAPH_BREAK, outcome.broken, outcome.recompiled)
+
+
+@pytest.mark.parametrize("kind", [Kind.GRAPH_BREAK, Kind.RECOMPILES])
+def test_a_repro_runs_whatever_name_the_script_has_for_torch(kind: Kind) -> None:
+    text = '"""A script."""\nfrom __future__ import annotations\nimport torch as th\nth.compile(abs)(th.ones(1))\n'
+    for form in forms(text, kind, "A reason"):
+        tree = ast.parse(form.text)
+        compile(tree, "repro.py", "exec")  # imports from the future come first
+        assert any(isinstance(one, ast.Import) and one.names[0].asname is None for one in tree.body)
+
+
+def test_a_break_that_is_not_the_findings_does_not_fail_its_repro() -> None:
+    *_, counted = forms("import torch\ntorch.compile(abs)(1)\n", Kind.GRAPH_BREAK, "Data-dependent {x}")
+    assert "if one.startswith('Data-dependent {x}')]" in counted.text

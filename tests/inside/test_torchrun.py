@@ -18,6 +18,6 @@ def test_torchs_own_parser_reads_the_line_alike() -> None:
             continue
         words = [options[0]] if action.nargs == 0 else [options[0], "1"]
         assert launch_of("torchrun", [*words, "train.py"]) in (
-            Launch("train.py", None, (), 1),
-            Launch(None, "train.py", (), 1),
+            Launch("train.py", None, (), is_rank=True),
+            Launch(None, "train.py", (), is_rank=True),
         ), options[0]

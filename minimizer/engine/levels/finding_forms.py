@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from minimizer.engine.advice.rules import REPEATED
 from minimizer.engine.between.public import with_fullgraph
 from minimizer.engine.between.showing import DECLARATIONS, guarded
+from minimizer.engine.user_script.syntax import imported
 from minimizer.vocabulary import Kind
 
 BREAK = "expected one graph, actual a graph break: "
@@ -20,9 +21,10 @@ LIMIT = f"""\
 torch._dynamo.config.recompile_limit = {REPEATED}
 torch._dynamo.config.fail_on_recompile_limit_hit = True
 """
+COUNTS = "from torch._dynamo.utils import counters"
 COUNTED = f"""\
-reasons = "\\n".join(counters["graph_break"])
-assert not reasons, f"{BREAK}{{reasons}}"
+reasons = [one for one in counters["graph_break"] if one.startswith({{reason!r}})]
+assert not reasons, f"{BREAK}{{{{reasons[0]}}}}"
 """
 
 
@@ -36,6 +38,8 @@ class Form:
 
 def forms(text: str, kind: Kind, reason: str) -> Iterator[Form]:
     """Forms of a reduced script; ``reason``: the first line of what Dynamo says of a graph break."""
+    if imported(ast.parse(text)).get("torch") != "torch":
+        text = _importing(text, "import torch")
     if kind is Kind.RECOMPILES:
         handled = _handled(_limited(text), "torch._dynamo.exc.FailOnRecompileLimitHit", repr(COMPILED))
         yield Form(guarded(handled), COMPILED)
@@ -43,7 +47,22 @@ def forms(text: str, kind: Kind, reason: str) -> Iterator[Form]:
     raised = _handled(with_fullgraph(text), "torch._dynamo.exc.Unsupported as error", f'f"{BREAK}{{error}}"')
     yield Form(guarded(raised), f"{BREAK}{reason}")
     # Where ``fullgraph`` captures what is a break without it, as numbers that are taken out of tensors.
-    yield Form(f"from torch._dynamo.utils import counters\n{guarded(text)}{COUNTED}", f"{BREAK}{reason}")
+    yield Form(_importing(guarded(text), COUNTS) + COUNTED.format(reason=reason), f"{BREAK}{reason}")
+
+
+def _importing(text: str, statement: str) -> str:
+    """The script with an import, behind its docstring and imports from the future, which have to come first."""
+    tree = ast.parse(text)
+    first = sum(
+        (isinstance(one, ast.ImportFrom) and one.module == "__future__") or (not place and _is_text(one))
+        for place, one in enumerate(tree.body)
+    )
+    return _text([*tree.body[:first], *ast.parse(statement).body, *tree.body[first:]])
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _limited(text: str) -> str:

@@ -18,6 +18,7 @@ from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script import MadeScript, PythonLevel
 from minimizer.engine.outer.paired import control
 from minimizer.engine.outer.parting import Parted, smallest_parting, told
+from minimizer.engine.outer.program import GRAPH
 from minimizer.engine.outer.runs import compared, trace
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Settled
@@ -72,6 +73,9 @@ class PartingLevel:
         if first is None or not (first.own and first.rule):  # an error, or a difference that was carried on
             self._journal.log(f"the program around the graphs does not part by a value: {why or 'no event is wrong'}")
             return None
+        if original is not None and not is_like(kind, program.events[first.event].kind):
+            self._journal.log(f"eager and compiled part first by another failure than the call's: {first.what}")
+            return None
         self._journal.log(f"eager and compiled part at event {first.event}: {told(program, first.event)}: {first.what}")
         rerun = Rerun(self._executor, self._script)
         found = smallest_parting(program, first, rerun, jobs=self._jobs, watch=self._journal.watch)
@@ -88,3 +92,8 @@ class PartingLevel:
             kind=kind,
         )
         return script, found
+
+
+def is_like(kind: Kind | None, event: str) -> bool:
+    """Whether an event of this kind may be what a failing call showed: its result, or its backward and what uses the gradients."""
+    return (event == GRAPH) is (kind is not Kind.WRONG_GRADIENT)

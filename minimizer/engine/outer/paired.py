@@ -57,17 +57,21 @@ class Rounded(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        returns = func._schema.returns
-        if any(one.alias_info is not None and not one.alias_info.is_write for one in returns):
+        schema = func._schema
+        if any(one.alias_info is not None and not one.alias_info.is_write for one in schema.returns):
             return result
-        if func._schema.is_mutable:
-            for value in [result] if isinstance(result, torch.Tensor) else result or ():
-                if isinstance(value, torch.Tensor) and value.is_floating_point():
-                    value.copy_(self.rounded(value))
+        if schema.is_mutable:  # optimizers' steps return nothing
+            given = {**dict(zip((one.name for one in schema.arguments), args)), **(kwargs or {})}
+            for one in schema.arguments:
+                if one.alias_info is not None and one.alias_info.is_write and one.name in given:
+                    tree_map(lambda value: value.copy_(self.rounded(value)) if torch.is_tensor(value) else None, given[one.name])
             return result
         return tree_map(self.rounded, result)
 
     def rounded(self, value):
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            parts = torch.view_as_real(value.resolve_conj())
+            return torch.empty_like(value).copy_(torch.view_as_complex(self.rounded(parts).contiguous()))
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
         moves = torch.rand(value.shape, generator=self.generator, dtype=torch.float64).to(value.device) * 2 - 1

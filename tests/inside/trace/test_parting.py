@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
+import torch
 from children import SECONDS
 from flat import program_of, traced
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending
-from minimizer.engine.outer.paired import control
+from minimizer.engine.levels.parting import is_like
+from minimizer.engine.outer.paired import ROUNDED, control
 from minimizer.engine.outer.parting import Parted, smallest_parting
+from minimizer.engine.outer.program import BACKWARD, GRAPH
 from minimizer.engine.outer.runs import compared
 from minimizer.engine.reduce.python import Rerun
+from minimizer.vocabulary import Kind
 
 WINDOWS = """
     @torch.compile(backend="aot_eager")
@@ -179,3 +185,40 @@ def test_what_rounding_or_noise_explains_is_no_evidence(
     signature, outcome = Rerun(child, home / "script.py").failure(control(text))
 
     assert (signature is None and outcome.ending is Ending.SAME) is passes
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "x.add_(1)",
+        "torch.add(x, 1, out=x)",
+        "torch._foreach_add_([x], 1)",
+        "x.copy_(torch.view_as_real(torch.view_as_complex(x) * 2))",
+    ],
+)
+def test_a_control_rounds_elsewhere_also_what_returns_nothing_and_complex_numbers(step: str) -> None:
+    """Or a jump that rounding makes would pass for a fault there."""
+    names: dict[str, Any] = {}
+    exec(ROUNDED, names)
+    sides = []
+    for seed in (None, 0, 1):
+        names["x"] = torch.linspace(1, 2, 8).reshape(4, 2)
+        with names["Rounded"](seed) if seed is not None else nullcontext():
+            exec(step, names)
+        sides.append(names["x"])
+    exact, *moved = sides
+    assert all(not torch.equal(one, exact) and torch.allclose(one, exact, rtol=1e-5) for one in moved)
+    assert not torch.equal(*moved)
+
+
+@pytest.mark.parametrize(
+    ("kind", "event", "expected"),
+    [
+        (Kind.WRONG_OUTPUT, GRAPH, True),
+        (Kind.WRONG_OUTPUT, BACKWARD, False),
+        (Kind.WRONG_GRADIENT, GRAPH, False),
+        (Kind.WRONG_GRADIENT, BACKWARD, True),
+    ],
+)
+def test_what_parts_elsewhere_first_is_not_the_failure_of_a_call(kind: Kind, event: str, *, expected: bool) -> None:
+    assert is_like(kind, event) is expected

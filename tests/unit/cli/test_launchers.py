@@ -10,16 +10,24 @@ from minimizer.cli.launchers import Launch, launch_of
 from minimizer.errors import InvalidOption
 
 
+def rank(script: str, *args: str, nproc: int = 0) -> Launch:
+    return Launch(script, None, args, nproc, is_rank=True)
+
+
 @pytest.mark.parametrize(
     ("line", "started"),
     [
-        ("torchrun --nproc-per-node 2 train.py --lr 0.1", Launch("train.py", None, ("--lr", "0.1"), 2)),
-        ("torchrun --standalone --nnodes=1 --nproc_per_node=4 train.py", Launch("train.py", None, (), 4)),
-        ("torchrun -t 3 --rdzv-backend c10d --log_dir logs train.py", Launch("train.py", None, (), 1)),
-        ("/opt/bin/torchrun --nproc-per-node 2 -m package.train -- 3", Launch(None, "package.train", ("3",), 2)),
+        ("torchrun --nproc-per-node 2 train.py --lr 0.1", rank("train.py", "--lr", "0.1", nproc=2)),
+        ("torchrun --standalone --nnodes=1 --nproc_per_node=4 train.py", rank("train.py", nproc=4)),
+        ("torchrun -t 3 --rdzv-backend c10d --log_dir logs train.py", rank("train.py")),
+        (
+            "/opt/bin/torchrun --nproc-per-node 2 -m package.train -- 3",
+            Launch(None, "package.train", ("3",), 2, is_rank=True, python="/opt/bin/python"),
+        ),
         ("python train.py --nproc-per-node 2", Launch("train.py", None, ("--nproc-per-node", "2"))),
-        ("python3.12 -u -m package.train 3", Launch(None, "package.train", ("3",))),
-        ("python -m torch.distributed.run --nproc-per-node 3 train.py", Launch("train.py", None, (), 3)),
+        ("python3.12 -u -m package.train 3", Launch(None, "package.train", ("3",), python="python3.12")),
+        ("../bin/python train.py", Launch("train.py", None, (), python="../bin/python")),
+        ("python -m torch.distributed.run --nproc-per-node 3 train.py", rank("train.py", nproc=3)),
     ],
 )
 def test_a_command_is_read_as_its_program_reads_it(line: str, started: Launch) -> None:
@@ -39,7 +47,8 @@ def test_the_path_of_a_script_is_no_command(path: str) -> None:
         ("torchrun --nproc-per-node gpu train.py", "the number of processes"),
         ("torchrun --nproc-per-node 0 train.py", "the number of processes"),
         ("torchrun --no-python ./train.sh", "name a script"),
-        ("torchrun --nproc-per-node 2", "program"),
+        ("torchrun --nproc-per-node 2", "name the script"),
+        ("python -m torch.distributed.launch train.py", "superseded by torchrun"),
         ("torchrun --speed 3 train.py", "--speed"),
         ("python -c pass", "-u and -m are understood"),
         ("python", "name the script"),
@@ -61,3 +70,8 @@ def test_both_ways_of_a_job_start_the_same(tmp_path: Path, monkeypatch: pytest.M
     for command in (["missing.py"], ["--", "torchrun", "--nproc-per-node", "2", "missing.py"]):
         ended = CliRunner().invoke(run, command)
         assert ended.exit_code == 2 and "'missing.py' does not exist" in ended.output
+    torchrun = ["torchrun", "--nproc-per-node", "2", "missing.py"]
+    ended = CliRunner().invoke(run, ["--nproc", "3", "--", *torchrun])
+    assert ended.exit_code == 2 and "leave --nproc out" in ended.output
+    ended = CliRunner().invoke(run, ["--", str(tmp_path / "bin" / "python"), "missing.py"])
+    assert "bin/python: no such program" in str(ended.exception)

@@ -502,6 +502,12 @@ def test_a_script_without_the_finding_is_told_so_once_plain_runs_agree(
     assert end.verdict.status is Status.HEALTHY and end.verdict.summary == f"{NOT_FOUND[kind]} Healthy."
 
 
+def test_a_script_that_was_not_measured_is_not_said_to_have_no_finding(job: Job) -> None:
+    end = Costly(Kind.RECOMPILES, WELL).attempt(routes_of(job, surveys=SimpleNamespace(cold=None)))
+    assert isinstance(end, Settled) and (end.status, end.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
+    assert "not known" in end.summary and NOT_FOUND[Kind.RECOMPILES] not in end.summary
+
+
 def test_a_finding_of_several_processes_is_told_and_has_no_repro(job: Job) -> None:
     job, surveys = asking(job, "recompiles", nproc=2), SimpleNamespace(cold=Health(recompiled=RECOMPILED))
     end = Costly(Kind.RECOMPILES, WELL).attempt(routes_of(job, surveys=surveys))
