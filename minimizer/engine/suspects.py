@@ -46,6 +46,7 @@ NOT_FOUND = {
     Kind.GRAPH_BREAK: "There is no graph break but those that the script asks for, or that torch itself makes.",
 }
 """The sentence for a script without a finding of a kind that was asked for."""
+UNMEASURED = "No compiled run of the script came to its end and was measured, so that what it costs is not known."
 UNSHOWN = (
     "No repro was made: the script does not show it by itself in one process, or what is left of it cannot assert it."
 )
@@ -177,6 +178,9 @@ class Costly:
         cause = routes.costliest(self.kind)
         if cause is None and not is_healthy(self.verdict):
             return self.verdict
+        if routes.parts.surveys.cold is None:
+            unknown = f"{UNMEASURED} {self.verdict.summary}"
+            return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, unknown, self.verdict.checked)
         if cause is None:
             return Untouched(replace(self.verdict, summary=f"{NOT_FOUND[self.kind]} {self.verdict.summary}"))
         draft = routes.by_finding(self.kind, cause, self.verdict)
