@@ -18,7 +18,7 @@ from minimizer.inside.questions import RANK_ENDED, STACKS_EVERY
 MOST_BYTES = 1 << 20
 STILL = 4
 """Dumps in a row that show the same place for a rank that waits."""
-_DUMP = re.compile(r"^Timeout \(.*\)!$", re.MULTILINE)
+_DUMP = re.compile(r"^Timeout!$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class RankState:
 def state(rank: int, text: str, age: float = 0.0) -> RankState:
     """The state that the text of a rank's dumps shows.
 
-    ``age``: seconds since it was written to. Nothing is known where it is old: the script may use the timer of ``faulthandler`` itself.
+    ``age``: seconds since it was written to. Nothing is known where it is old: what runs may hold the interpreter's lock.
     """
     *_, last = text.rstrip().rsplit("\n", 1)
     if last.startswith(RANK_ENDED):

@@ -17,12 +17,26 @@ from ..questions import RANK_ENDED, STACKS_EVERY
 
 RUN = f"""\
 def _as_rank():
-    import faulthandler, os, sys
+    import os, sys, threading, time
     global __file__
     __file__, file, stacks, *args = sys.argv[1:]
     sys.argv, sys.path[0] = [__file__, *args], os.path.dirname(__file__)
-    stacks = open(stacks, "w")
-    faulthandler.dump_traceback_later({STACKS_EVERY}, repeat=True, file=stacks)
+    stacks = open(stacks, "w", encoding="ascii", errors="backslashreplace")
+
+    def write_stacks(wait=time.sleep, main=threading.get_ident()):
+        while True:
+            wait({STACKS_EVERY})
+            lines = ["Timeout!"]
+            for thread, frame in sorted(sys._current_frames().items(), key=lambda one: one[0] == main):
+                if thread != threading.get_ident():
+                    lines.append(f"Thread 0x{{thread:x}} (most recent call first):")
+                while frame is not None and thread != threading.get_ident():
+                    code, line = frame.f_code, frame.f_lineno
+                    lines.append(f'  File "{{code.co_filename}}", line {{line}} in {{code.co_name}}')
+                    frame = frame.f_back
+            print("\\n".join(lines), file=stacks, flush=True)
+
+    threading.Thread(target=write_stacks, daemon=True).start()
     try:
         exec(compile(open(file, "rb").read(), __file__, "exec"), globals())
         print("{RANK_ENDED}", file=stacks, flush=True)
@@ -31,7 +45,11 @@ def _as_rank():
         raise
 _as_rank()
 """
-"""Program for ``python -c``: runs the text of one file under another file's name, as ``run_script`` does, and writes its stacks down."""
+"""Program for ``python -c``: runs the text of one file under another file's name, as ``run_script`` does, and writes its stacks down.
+
+It writes them in a thread of Python, main thread last, as ``faulthandler`` does: the timer of that reads the frames of threads that run, and
+the process dies of it now and then.
+"""
 
 
 @contextlib.contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +16,12 @@ from healthy_verdict import report_of_run, says_open
 from torch import fx
 
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.rank_stacks import state
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.triage import Triage
 from minimizer.inside.graph.collectives import communicates
+from minimizer.inside.watch.ranks import RUN
 from minimizer.vocabulary import Kind, Reason, Status
 
 DATA_PARALLEL = """
@@ -245,3 +249,18 @@ def judged_soon(child: Executor, path: Path) -> Settled:
     found = Triage(Surveys(child, path, **options), on_note=lambda _: None).run()
     assert isinstance(found, Settled)
     return found
+
+
+def test_another_rank_tells_its_stacks_in_a_thread_of_python(tmp_path: Path) -> None:
+    """The timer of ``faulthandler`` reads frames of threads that run: processes died of it."""
+    path, stacks = script(tmp_path, "def waits():\n    input()\n\nwaits()\n", "träin.py"), tmp_path / "stacks"
+    command = [sys.executable, "-c", RUN, str(path), str(path), str(stacks)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as rank:
+        while not stacks.exists() or not (seen := state(1, stacks.read_text())).chain:
+            assert rank.poll() is None
+        assert [(one.file, one.function, one.line) for one in seen.chain if one.is_users] == [
+            ("träin.py", "<module>", 4),
+            ("träin.py", "waits", 2),
+        ]
+        rank.communicate("\n")
+    assert rank.returncode == 0 and state(1, stacks.read_text()).ended == ""
