@@ -53,8 +53,8 @@ def _collected(text: str) -> Iterator[str]:
         if isinstance(statement, ast.Expr):
             statement.value = ast.Call(func=keep, args=[statement.value], keywords=[])
         else:
-            name = ast.parse(ast.unparse(statement.targets[0]), mode="eval").body
-            block.insert(place + 1, ast.Expr(ast.Call(func=keep, args=[name], keywords=[])))
+            name = ast.unparse(statement.targets[0])
+            block.insert(place + 1, ast.Expr(ast.Call(func=keep, args=[ast.Name(name, ast.Load())], keywords=[])))
         first = next(i for i, s in enumerate(tree.body) if not isinstance(s, ast.Import | ast.ImportFrom))
         tree.body.insert(
             first, ast.Assign(targets=[ast.Name(id=OUTS, ctx=ast.Store())], value=ast.List([], ast.Load()))

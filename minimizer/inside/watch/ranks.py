@@ -26,11 +26,11 @@ def _as_rank():
     def write_stacks(wait=time.sleep, main=threading.get_ident()):
         while True:
             wait({STACKS_EVERY})
-            lines = ["Timeout!"]
-            for thread, frame in sorted(sys._current_frames().items(), key=lambda one: one[0] == main):
-                if thread != threading.get_ident():
-                    lines.append(f"Thread 0x{{thread:x}} (most recent call first):")
-                while frame is not None and thread != threading.get_ident():
+            lines, frames = ["Timeout!"], sys._current_frames()
+            del frames[threading.get_ident()]
+            for thread, frame in sorted(frames.items(), key=lambda one: one[0] == main):
+                lines.append(f"Thread 0x{{thread:x}} (most recent call first):")
+                while frame is not None:
                     code, line = frame.f_code, frame.f_lineno
                     lines.append(f'  File "{{code.co_filename}}", line {{line}} in {{code.co_name}}')
                     frame = frame.f_back
