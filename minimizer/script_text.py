@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from minimizer.errors import Busy, InvalidScript
+from minimizer.notebook import is_notebook
 
 MAX_SCRIPT_BYTES = 1 << 20
 SHORT_CHARS = 32 << 10
@@ -92,7 +93,7 @@ def script_text(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES
     Raises:
         InvalidScript: empty, a notebook, too large, or not UTF-8.
     """
-    refuse_notebook(content, filename)
+    _refuse_notebook(content, filename)
     if not content.strip():
         raise InvalidScript(f"{filename} is empty: upload the Python script that fails under torch.compile")
     if len(content) > max_bytes:
@@ -103,17 +104,16 @@ def script_text(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES
         raise InvalidScript(f"{filename} is not UTF-8 text (byte {error.start})") from None
 
 
-def refuse_notebook(content: bytes, filename: str) -> None:
-    """Refuse a notebook of Jupyter's: it is JSON, which mostly parses as Python, and is larger than scripts are.
+def _refuse_notebook(content: bytes, filename: str) -> None:
+    """Refuse a notebook where scripts alone are taken: its JSON mostly parses as Python.
 
     Raises:
         InvalidScript: it is one; the message says what makes a script of it.
     """
-    is_json = content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
-    if is_json and b'"nbformat"' in content and b'"cells"' in content:
+    if is_notebook(content):
         raise InvalidScript(
-            f"{filename} is a Jupyter notebook, not a script. Make one of it with `jupyter nbconvert --to script {shlex.quote(filename)}`, and "
-            "take out of that what only a notebook can do, such as lines with get_ipython()"
+            f"{filename} is a Jupyter notebook, not a script: `minimizer run` and an upload take it by itself; here, make a script of it with "
+            f"`jupyter nbconvert --to script {shlex.quote(filename)}`"
         )
 
 

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Valida
 from werkzeug.datastructures import FileStorage, MultiDict
 
 from minimizer.errors import InvalidOption, InvalidScript
+from minimizer.notebook import taken
 from minimizer.options import Options, parse_options
-from minimizer.script_text import check_script, refuse_notebook
+from minimizer.script_text import check_script
 from minimizer.service.archive import is_zip, main_script, unpacked
 from minimizer.settings import Settings
 from web.formats import ProjectName
@@ -69,7 +70,7 @@ _NULLABLE = _of_types("null")
 
 
 def check(script: bytes, filename: str | None, options: Options, settings: Settings, priority: int = 0) -> Submission:
-    """Accept a job, or say what is wrong with it.
+    """Accept a job, or say what is wrong with it. Of a notebook the script that its cells make is accepted.
 
     Raises:
         InvalidScript: empty, not text, not Python, or more than is parsed.
@@ -82,7 +83,7 @@ def check(script: bytes, filename: str | None, options: Options, settings: Setti
         raise InvalidScript(
             f"{name} is a zip archive, not a script: send it as the file field 'archive'; the field 'main' names the script in it"
         )
-    refuse_notebook(script, name)
+    script, name = taken(script, name)
     if len(script) > settings.max_script_bytes:
         raise Problem(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

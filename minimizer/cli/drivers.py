@@ -1,4 +1,4 @@
-"""Programs that are started otherwise than as a script: a module (``python -m``) and a test of pytest's, each by a small script of ours.
+"""Programs that are started otherwise than as a script: a module (``python -m``) and a test of pytest's, each by a small script of ours, and a notebook.
 
 Such a driver lies in a folder of its own, which shows what the working directory has, so that imports and files are found as from there.
 """
@@ -13,6 +13,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from minimizer.errors import InvalidScript
+from minimizer.notebook import script_of
 
 MOST_ENTRIES = 1000
 """Entries of the working directory that the driver's folder shows; the sandbox lays out as many."""
@@ -53,13 +54,14 @@ class Program:
     """What a job runs.
 
     ``script`` is the file that is executed, ``source`` the file that the user named by whatever means, ``name`` that of the folder of the
-    results, and ``read`` are folders that the script may read.
+    results, and ``read`` are folders that the script may read. ``cells``: the script that a notebook's cells make; of others None.
     """
 
     script: Path
     source: Path
     name: str
     read: tuple[Path, ...] = ()
+    cells: str | None = None
 
 
 def is_test(name: str) -> bool:
@@ -75,7 +77,7 @@ def of_module(module: str, home: Path) -> Iterator[Program]:
         InvalidScript: there is no such module below that folder, or it is a package that cannot be run.
     """
     source = _source(module, home)
-    with _driver(home, module, module.partition(".")[0], OF_MODULE.format(module=module)) as script:
+    with _driver(home, f"run-{module}.py", module.partition(".")[0], OF_MODULE.format(module=module)) as script:
         yield Program(script, source, module, (home,))
 
 
@@ -102,19 +104,34 @@ def of_test(test: str, home: Path) -> Iterator[Program]:
     unfound = f"pytest finds no test {test}; {listed}"
     below = source.resolve().relative_to(home.resolve())
     name = f"{source.stem}-{first}"
-    with _driver(home, name, below.parts[0], OF_TEST.format(test=f"{below}::{inside}", unfound=unfound)) as script:
+    with _driver(
+        home, f"run-{name}.py", below.parts[0], OF_TEST.format(test=f"{below}::{inside}", unfound=unfound)
+    ) as script:
         yield Program(script, source, name, (home,))
 
 
 @contextmanager
-def _driver(home: Path, name: str, needed: str, text: str) -> Iterator[Path]:
-    """A script with this text in a new folder, with links to what ``home`` has; by its dash it hides no module.
+def of_notebook(path: Path) -> Iterator[Program]:
+    """The program that the cells of a notebook make, run in its folder.
+
+    Raises:
+        InvalidScript: it cannot be read, or has no code.
+    """
+    text = script_of(path.read_bytes(), path.name)
+    home = path.resolve().parent
+    with _driver(home, f"{path.stem}-notebook.py", "", text) as script:
+        yield Program(script, script, path.stem, (home,), text)
+
+
+@contextmanager
+def _driver(home: Path, file: str, needed: str, text: str) -> Iterator[Path]:
+    """A script with this text in a new folder, with links to what ``home`` has; by the dash in its name it hides no module.
 
     Where that is too much, what is called ``needed``, and Python files, come first.
     """
     with tempfile.TemporaryDirectory(prefix="minimizer-driver-") as new:
         folder = Path(new).resolve()
-        script = folder / f"run-{name}.py"
+        script = folder / file
         entries = sorted(
             home.resolve().iterdir(),
             key=lambda entry: (entry.name.partition(".")[0] != needed.partition(".")[0], entry.suffix != ".py", entry),

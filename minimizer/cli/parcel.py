@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minimizer.errors import InvalidOption, InvalidScript
+from minimizer.notebook import taken
 from minimizer.script_text import check_script, script_text
 from minimizer.service import archive, packing
 
@@ -53,8 +54,9 @@ def parcel_of(path: Path, main: str | None, patterns: Sequence[str], toolchain: 
     if main is not None:
         raise InvalidOption("--main goes with a folder or a zip archive; a script needs none")
     if not patterns:
+        content, name = taken(content, path.name)
         _check(content, str(path), toolchain)
-        return Parcel(path, content, path.name)
+        return Parcel(path, content, name)
     here = Path.cwd()
     if not path.resolve().is_relative_to(here):
         raise InvalidScript(

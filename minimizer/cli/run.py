@@ -17,7 +17,7 @@ import click
 
 from minimizer.api import default_folder
 from minimizer.cli import each, keys
-from minimizer.cli.drivers import Program, is_test, of_module, of_test
+from minimizer.cli.drivers import Program, is_test, of_module, of_notebook, of_test
 from minimizer.cli.exit_status import Exit
 from minimizer.cli.gate import FailOn, Gate, conclude, gate_options
 from minimizer.cli.launchers import ONE_RANK, Launch, launch_of
@@ -33,6 +33,7 @@ from minimizer.cli.options import (
 from minimizer.cli.progress import KEPT, SKIP_KEY, SKIPS, View, open_view
 from minimizer.cli.verdict import on_terminal, verdict_lines
 from minimizer.errors import InvalidOption
+from minimizer.notebook import is_notebook
 from minimizer.releases import Releases, releases_of
 from minimizer.script_text import check_script
 from minimizer.settings import settings_from_environment
@@ -106,6 +107,7 @@ def run(
       minimizer run -m package.train -- --batch-size 4
       minimizer run -- torchrun --nproc-per-node 2 train.py --batch-size 4
       minimizer run tests/test_model.py::test_compiled
+      minimizer run train.ipynb
       minimizer run --each failing/ --budget 300
       minimizer run torch_compile_debug/run_*/minifier/minifier_launcher.py
 
@@ -140,6 +142,8 @@ def run(
     try:
         with _stop_on_signal() as stopped:
             sink = RunSink(folder, _listener(view, as_json), stopped)
+            if program.cells is not None:
+                sink.artifact(program.script.name, program.cells.encode())  # the report names its lines
             from minimizer.engine.pipeline import minimize
 
             with keys.pressed(sink.key):
@@ -232,7 +236,10 @@ def _program(script: str | None, module: str | None) -> Iterator[Program]:
             yield stack.enter_context(of_test(script, Path.cwd()))
         else:
             path = A_FILE.convert(script, next(one for one in run.params if one.name == "script"), None)
-            yield Program(path, path, path.stem)
+            if is_notebook(path.read_bytes()):
+                yield stack.enter_context(of_notebook(path))
+            else:
+                yield Program(path, path, path.stem)
 
 
 class RunSink(FolderSink):

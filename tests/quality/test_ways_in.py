@@ -1,4 +1,4 @@
-"""Modules, tests and folders of scripts as whole jobs of the command line."""
+"""Modules, tests, notebooks and folders of scripts as whole jobs of the command line."""
 
 from __future__ import annotations
 
@@ -112,6 +112,20 @@ def test_a_test_that_only_pytest_can_miss_is_not_called_healthy(home: Path) -> N
     done = command(home, "--out", "out", "tests/test_model.py::test_compiled[wide]")
     assert done.returncode == 5, done.stdout + done.stderr
     assert "pytest finds no test tests/test_model.py::test_compiled[wide]" in done.stdout
+
+
+def test_a_notebook_is_reduced_with_the_modules_beside_it(home: Path) -> None:
+    cells = [
+        BUG,
+        "%matplotlib inline\nimport torch\n\nfrom package.model import Net",
+        "torch.compile(Net(8))(torch.randn(4, 8))",
+    ]
+    notebook = {"cells": [{"cell_type": "code", "source": cell} for cell in cells], "nbformat": 4}
+    (home / "train.ipynb").write_text(json.dumps(notebook))
+    done = command(home, "--out", "out", "train.ipynb")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert is_relu_of_the_model(report_of(home / "out"))
+    assert "pass  # %matplotlib inline" in (home / "out" / "train-notebook.py").read_text()
 
 
 def test_scripts_with_one_fault_are_one_group_and_run_once(tmp_path: Path) -> None:

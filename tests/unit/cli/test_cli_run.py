@@ -364,7 +364,7 @@ def test_a_fault_of_ours_is_named_as_such(minimizer: CommandLine, script: Path) 
     [
         (b"", "is empty"),
         (b"  \n", "is empty"),
-        (b'{"cells": [], "metadata": {"a": null}, "nbformat": 4}', "jupyter nbconvert --to script"),
+        (b'{"cells": [], "metadata": {"a": null}, "nbformat": 4}', "notebook without code"),
         (b"def f(:\n", "is not Python"),
         (b"\xff\xfe\x00", "not UTF-8"),
         (b"#" * ((1 << 20) + 1), "at most 1,048,576"),

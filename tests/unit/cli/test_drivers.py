@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minimizer.cli import drivers
-from minimizer.cli.drivers import Program, is_test, of_module, of_test
+from minimizer.cli.drivers import Program, is_test, of_module, of_notebook, of_test
 from minimizer.errors import InvalidScript
 
 TRAIN = """
@@ -162,3 +163,17 @@ def test_the_name_of_a_test_is_told_from_that_of_a_file(home: Path, monkeypatch:
     (home / "a::b.py").write_text("")
     assert is_test("tests/test_model.py::test_right")
     assert not is_test("package/train.py") and not is_test("a::b.py")
+
+
+def test_a_notebook_runs_in_its_folder(home: Path) -> None:
+    cells = [
+        "!ls",
+        "import sys\nfrom package import layers",
+        "print(layers.WIDTH, sys.argv[1:], open('data.txt').read())",
+    ]
+    notebook = {"cells": [{"cell_type": "code", "source": cell} for cell in cells], "nbformat": 4}
+    (home / "train.ipynb").write_text(json.dumps(notebook))
+    with of_notebook(home / "train.ipynb") as program:
+        assert ran(program, "7").stdout == "8 ['7'] data\n"
+        assert program.cells == program.script.read_text()
+        assert (program.name, program.read) == ("train", (home,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -183,14 +184,25 @@ def test_file_names_are_made_harmless(client: FlaskClient, sent: str, kept: str)
     assert raw.status_code == 200 and "Set-Cookie" not in raw.headers
 
 
-def test_a_notebook_is_refused_with_what_makes_a_script_of_it(client: FlaskClient, store: Store) -> None:
+def test_a_notebook_is_taken_as_the_script_of_its_cells(client: FlaskClient, store: Store) -> None:
     """However large: those with pictures in them are larger than scripts may be."""
-    notebook = b'{"cells": [{"source": "%s", "outputs": null}], "nbformat": 4}' % (b"x" * 10_000)
+    cells = [{"cell_type": "code", "source": "%time x = 1", "outputs": [{"data": "x" * 2_000_000}]}]
+    notebook = json.dumps({"cells": cells, "nbformat": 4}).encode()
     for response in (
         upload(client, notebook, "train.ipynb"),
-        client.post("/api/v1/jobs", json={"script": notebook.decode(), "filename": "train.ipynb"}),
+        client.post("/api/v1/jobs", json={"script": notebook.decode(), "filename": "a.ipynb"}),
     ):
-        refused(response, 422, "jupyter nbconvert --to script train.ipynb`")
+        assert response.status_code in (201, 202), response.text
+        assert client.get(response.get_json()["links"]["script.py"]).data == b"# %% cell 1\nx = 1\n"
+    assert response.get_json()["filename"] == "a.py"
+
+
+def test_a_notebook_without_code_is_refused(client: FlaskClient, store: Store) -> None:
+    refused(
+        upload(client, b'{"cells": [], "nbformat": 4}', "train.ipynb"),
+        422,
+        "train.ipynb is a Jupyter notebook without code",
+    )
     assert store.jobs.counts() == dict.fromkeys(store.jobs.counts(), 0)
 
 
