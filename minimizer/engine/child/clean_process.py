@@ -16,6 +16,8 @@ OUTPUT_BYTES = 256 << 10
 """Bytes read from the end of a run's output. An assertion's message comes last and begins with its evidence: two
 tensors of a thousand elements take ten or twenty kilobytes each."""
 FILE_BYTES = 8 << 30
+UNABLE = "cannot run here: "
+"""What a repro that ends with 125 prints in front of the error."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class CleanRun:
 
     @property
     def last_line(self) -> str:
-        return next((line.strip() for line in reversed(self.output.splitlines()) if line.strip()), "no output")
+        """The last line with something in it, or what a repro that cannot run says first: a compiler's error ends with advice."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        return next((line for line in lines if line.startswith(UNABLE)), lines[-1] if lines else "no output")
 
 
 def run_clean(

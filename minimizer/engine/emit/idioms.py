@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from minimizer.engine.budget.patience import REPRO_SECONDS
+from minimizer.engine.child.clean_process import UNABLE
 from minimizer.engine.emit.details import Details
 from minimizer.engine.emit.inputs import given
 from minimizer.engine.emit.layout import LINE
@@ -26,9 +27,9 @@ from minimizer.engine.program.tensor_attributes import SUFFIXES
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind
 
-CANNOT_RUN = """\
+CANNOT_RUN = f"""\
 except Exception as error:
-    print(f"cannot run here: {error}")
+    print(f"{UNABLE}{{error}}")
     raise SystemExit(125)
 """
 MAX_ATTEMPTS = 50

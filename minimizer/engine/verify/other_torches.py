@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -113,7 +114,9 @@ def edge(line: Sequence[str], ask: Callable[[str], Version]) -> dict[str, Versio
 
 
 def _in(name: str, python: Path, repro: Repro, data: bytes | None, place: Place, journal: Journal) -> Version:
-    folder = place.private("versions") / name.replace("/", "_")
+    folder = place.private("versions") / re.sub(
+        r"\W", "_", name
+    )  # Inductor builds no kernel below a folder with a space
     try:
         if journal.clock.spare < TORCH_LEAST_SECONDS:
             return Version(name=name, outcome="cannot_run", note=NO_TIME)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import venv
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.environment import Place
-from minimizer.engine.emit import Repro
+from minimizer.engine.emit import Repro, idioms
 from minimizer.engine.findings import Fault
 from minimizer.engine.fold import compared
 from minimizer.engine.journal import Journal
@@ -202,3 +203,23 @@ def test_the_repro_runs_in_the_releases_that_are_asked_for_and_the_others_are_se
         ("2.14.0", "passes"),
     ]
     assert found[1].note == "no wheel for this Python"
+
+
+def test_what_keeps_a_repro_from_running_is_told_and_not_the_advice_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
+    body = "    raise RuntimeError('no compiler\\n\\nSet TORCHDYNAMO_VERBOSE=1')\n"
+    repro = replace(REPRO, source=f"import torch\ntry:\n{body}{idioms.CANNOT_RUN}")
+    (seen,) = compare(repro, None, place, {"old": interpreter(tmp_path / "old", "2.11.0")}, journal, jobs=1)
+    assert (seen.outcome, seen.note) == ("cannot_run", "cannot run here: no compiler")
+
+
+def test_a_repro_runs_in_a_folder_without_spaces(tmp_path: Path) -> None:
+    """Below one with a space Inductor's C++ compiler finds no file."""
+    (tmp_path / "job").mkdir()
+    place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
+    repro = replace(REPRO, source="import os\nassert ' ' not in os.environ['HOME'] + os.getcwd()\n")
+    (seen,) = compare(repro, None, place, {"my 2.11": interpreter(tmp_path / "old", "2.11.0")}, journal, jobs=1)
+    assert seen.outcome == "passes"
