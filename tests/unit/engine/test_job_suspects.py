@@ -138,7 +138,7 @@ class Reduced:
         known = Reduction(nodes_after=1, one_minimal=True)
         job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=known)
         self.journal = job.journal
-        monkeypatch.setattr("minimizer.engine.after.follow_up.verify", self.runs)
+        monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", self.runs)
         monkeypatch.setattr(Graphs, "attempt", lambda *_: draft)
         parts = parts_of(job)
         place = cast(Any, SimpleNamespace(sandbox=None, python=None, packages=(), headers=None, private=lambda _: None))
