@@ -182,8 +182,7 @@ def _numbers(problem: Problem[Source]) -> None:
     for number in edits.numbers_in(problem.best):
         _shrink(problem, number)
     for place in edits.literals(problem.best):
-        candidates = (edits.with_literal(problem.best, place, lambda _, to=to: to) for to in (1, 2))  # type: ignore[misc]
-        problem.first(candidates, "numbers")
+        problem.first([edits.with_literal(problem.best, place, to) for to in (1, 2)], "numbers")
 
 
 def _shrink(problem: Problem[Source], number: int | float) -> None:
