@@ -15,15 +15,8 @@ from minimizer.engine.reduce.python.rounds import is_name, renamed
 from minimizer.engine.reduce.python.source import Edit, Source, number_of
 
 MAKERS = (
-    "torch.randn",
-    "torch.rand",
-    "torch.full",
-    "torch.zeros",
-    "torch.arange",
-    "torch.tensor",
-    "torch.randint",
-    "torch.empty",
-)
+    "torch.randn", "torch.rand", "torch.full", "torch.zeros", "torch.arange", "torch.tensor", "torch.randint", "torch.empty",
+)  # fmt: skip
 ONE = "torch.ones(1)"
 DRAWN, SEED = ("torch.randn", "torch.rand"), "torch.manual_seed"
 

@@ -17,7 +17,7 @@ from minimizer.engine.emit.layout import LINE
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Arg, Code, Ref
 from minimizer.engine.program.model import Input, Node, Program
-from minimizer.engine.user_script.statements import with_values
+from minimizer.engine.user_script.statements import bound_name, with_values
 
 FUNCTIONAL = "torch.nn.functional"
 OPERATORS = "torch.ops."
@@ -183,11 +183,7 @@ def _used(body: list[ast.stmt]) -> list[ast.stmt]:
     read = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     result: list[ast.stmt] = []
     for statement in body:
-        if (
-            isinstance(statement, ast.Assign)
-            and isinstance(statement.targets[0], ast.Name)
-            and statement.targets[0].id not in read
-        ):
+        if isinstance(statement, ast.Assign) and bound_name(statement) not in {None, *read}:
             if isinstance(statement.value, ast.Name):
                 continue
             statement = ast.Expr(statement.value)
@@ -196,9 +192,9 @@ def _used(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _absorbs(statement: ast.stmt, before: ast.stmt, others: list[ast.stmt]) -> bool:
-    if not (isinstance(before, ast.Assign) and len(before.targets) == 1 and isinstance(before.targets[0], ast.Name)):
+    name = bound_name(before)
+    if not isinstance(before, ast.Assign) or name is None:
         return False
-    name = before.targets[0].id
     if not isinstance(statement, ast.Assign | ast.Return | ast.Expr) or statement.value is None:
         return False
     uses = sum(_uses(name, node) for node in (statement, *others))

@@ -18,6 +18,8 @@ from minimizer.engine.budget.patience import REPRO_SECONDS
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.emit.idioms import CANNOT_RUN, judged
 from minimizer.engine.emit.subject import WAIT_FOR_GPU
+from minimizer.engine.user_script.statements import bound_name
+from minimizer.engine.user_script.syntax import DECLARATIONS
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind
@@ -31,7 +33,6 @@ except AssertionError as error:
 NAMES_GPU, BINDS_TORCH = re.compile(r"\bcuda\b"), re.compile(r"^import torch(?!\w| as\b)", re.MULTILINE)
 NAMES = ("check", "run", "program")
 """Names for the last statement of a script as a function."""
-DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def emit_script(
@@ -150,13 +151,9 @@ def _uncompiled(before: Sequence[ast.stmt], statement: ast.stmt) -> str | None:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return None
-    named = {
-        s.targets[0].id: s.value for s in before if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
-    }
+    named = {name: s.value for s in before if isinstance(s, ast.Assign) and (name := bound_name(s)) is not None}
     compiled = named.get(call.func.id) if isinstance(call.func, ast.Name) else call.func
-    if not isinstance(compiled, ast.Call):
-        return None
-    if ast.unparse(compiled.func) != "torch.compile" or len(compiled.args) != 1:
+    if not isinstance(compiled, ast.Call) or ast.unparse(compiled.func) != "torch.compile" or len(compiled.args) != 1:
         return None
     plain = ast.Call(func=compiled.args[0], args=call.args, keywords=call.keywords)
     return f'print("expected", {ast.unparse(plain)})'

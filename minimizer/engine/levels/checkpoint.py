@@ -99,7 +99,7 @@ def write(program: Program, details: Details, rate: Reproducibility, journal: Jo
 
 def data_of(repro: Repro, case: Case) -> bytes | None:
     """The content of a repro's data file; None if it needs none."""
-    return case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.needs_data else None
+    return case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.data_keys else None
 
 
 def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:

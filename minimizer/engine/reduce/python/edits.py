@@ -8,19 +8,8 @@ from collections.abc import Iterator, Sequence
 from minimizer.engine.reduce.python.source import BODIES, Edit, Replacement, Source, number_of
 
 LISTS = (
-    "args",
-    "keywords",
-    "elts",
-    "names",
-    "decorator_list",
-    "bases",
-    "items",
-    "handlers",
-    "values",
-    "ifs",
-    "generators",
-    "cases",
-)
+    "args", "keywords", "elts", "names", "decorator_list", "bases", "items", "handlers", "values", "ifs", "generators", "cases",
+)  # fmt: skip
 """Fields with lists of nodes, any of which may be removed."""
 
 
