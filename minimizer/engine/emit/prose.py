@@ -15,7 +15,7 @@ from dataclasses import replace
 from minimizer.engine.emit.inputs import is_drawn
 from minimizer.engine.emit.layout import LINE
 from minimizer.engine.program import render
-from minimizer.engine.program.arguments import Arg, Code, Ref
+from minimizer.engine.program.arguments import Code, Ref
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.user_script.statements import bound_name, with_values
 
@@ -118,16 +118,7 @@ def named(program: Program, taken: Iterable[str]) -> Program:
         names[item.name] = fresh(_input_name(item) or next((c for c in letters if c not in used), "x"), used)
     for node in program.nodes:
         names[node.name] = fresh(_noun(node), used)
-
-    def rename(leaf: Arg) -> Arg:
-        return Ref(names[leaf.name]) if isinstance(leaf, Ref) else leaf
-
-    return replace(
-        program,
-        inputs=tuple(replace(i, name=names[i.name]) for i in program.inputs),
-        nodes=tuple(replace(n.mapped(rename), name=names[n.name]) for n in program.nodes),
-        outputs=tuple(names[o] for o in program.outputs),
-    )
+    return program.under(names)
 
 
 def _globals(program: Program) -> set[str]:
