@@ -23,14 +23,12 @@ DRAWN, SEED = ("torch.randn", "torch.rand"), "torch.manual_seed"
 
 def objects(problem: Problem[Source]) -> None:
     """Replace objects by their attributes and calls of methods by their bodies, until no such edit is accepted."""
-    while problem.first(_simpler_objects(problem.best), "objects"):
-        pass
+    problem.exhaust(_simpler_objects, "objects")
 
 
 def operations(problem: Problem[Source]) -> None:
     """Replace computations by ``x + 1`` or a constant, tensors by ``torch.ones(1)``, until no edit is accepted."""
-    while problem.first(_simpler_operations(problem.best), "operations"):
-        pass
+    problem.exhaust(_simpler_operations, "operations")
 
 
 def _simpler_objects(source: Source) -> Iterator[Source | None]:

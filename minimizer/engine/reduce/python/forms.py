@@ -20,8 +20,7 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 def simpler(problem: Problem[Source]) -> None:
     """Write each such form as what it holds, until no such edit is accepted."""
-    while problem.first(_simpler(problem.best), "forms"):
-        pass
+    problem.exhaust(_simpler, "forms")
 
 
 def _simpler(source: Source) -> Iterator[Source | None]:

@@ -159,8 +159,7 @@ def _classes(problem: Problem[Source]) -> None:
 
 def _variables(problem: Problem[Source]) -> None:
     """Inline variables, and drop names that are never read."""
-    while problem.first(inline.without_names(problem.best), "names"):
-        pass
+    problem.exhaust(inline.without_names, "names")
     _each(problem, inline.variables(problem.best), inline.with_inlined, "variables")
 
 

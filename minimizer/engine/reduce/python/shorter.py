@@ -26,8 +26,7 @@ MOST_ROUNDS = 4
 
 def statements(problem: Problem[Source]) -> None:
     """Write the script in fewer statements, until no such edit is accepted."""
-    while problem.first(_fitting(problem.best), "layout"):
-        pass
+    problem.exhaust(_fitting, "layout")
 
 
 def _fitting(source: Source) -> Iterator[Source | None]:

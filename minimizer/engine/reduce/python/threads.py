@@ -22,8 +22,7 @@ PARAMETERS = ("group", "target", "name", "args", "kwargs")
 
 def calls(problem: Problem[Source]) -> None:
     """Write each thread, and what is submitted to pools, as calls, until no such edit is accepted."""
-    while problem.first(_as_calls(problem.best), "threads"):
-        pass
+    problem.exhaust(_as_calls, "threads")
 
 
 def _as_calls(source: Source) -> Iterator[Source | None]:
