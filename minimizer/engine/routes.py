@@ -19,30 +19,25 @@ from minimizer.engine.advice.rules import Cause
 from minimizer.engine.between.answer import NO_ANSWER, Answer, checked_of
 from minimizer.engine.budget.clock import until_over
 from minimizer.engine.budget.patience import LEAST_TIMEOUT
-from minimizer.engine.diagnose import Patient
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
-from minimizer.engine.diagnose.trials import ProgramTrials
 from minimizer.engine.job import Parts
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.calls import CallsLevel
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.finding import FindingLevel, FindingOracle
-from minimizer.engine.levels.from_outcomes import mechanism_of
-from minimizer.engine.levels.graph import Repeat, Search
+from minimizer.engine.levels.held_graph import GraphLevel
 from minimizer.engine.levels.outer import RAISED, OuterLevel
 from minimizer.engine.levels.parting import VALUES, PartingLevel
 from minimizer.engine.levels.script import PythonLevel
-from minimizer.engine.levels.window import Unreduced, accepted
-from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import unexamined
-from minimizer.errors import ChildFailed, Unanswered
+from minimizer.errors import ChildFailed
 from minimizer.report.examined import Attempt
-from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Status
 
 T = TypeVar("T")
@@ -70,6 +65,21 @@ class Routes:
     def calls(self) -> CallsLevel:
         """The level of scripts that call a graph several times; it remembers whether the failure needs the compiler's caches."""
         return self._level(partial(CallsLevel, triage=self.parts.triage))
+
+    @cached_property
+    def graphs(self) -> GraphLevel:
+        """The level of graphs whose failing calls are held."""
+        parts = self.parts
+        return self._level(
+            partial(
+                GraphLevel,
+                triage=parts.triage,
+                exact=self.exact,
+                target=parts.job.options.target,
+                beside=parts.beside,
+                vanishes=self.calls.needs_caches,
+            )
+        )
 
     def beside(self, journal: Journal, triage: Triage) -> Routes:
         """The same for another fault than the job's own, which this journal records."""
@@ -137,7 +147,7 @@ class Routes:
             Unreduced: no part of the graph fails in isolation.
             ChildFailed: the graph cannot be taken apart.
         """
-        return self.of_patient(self._reduce(case))
+        return self.graphs.draft(case)
 
     def by_script(self, otherwise: Settled, judge: Rerun | None = None) -> Draft | None:
         """The repro of the script itself, as ``judge`` sees it fail, by default the warm child; None where ``otherwise`` stays the verdict."""
@@ -185,25 +195,6 @@ class Routes:
             self.journal.show_instead({})
             self.journal.repro = None
         return None
-
-    def search(self, case: Case, oracle: Oracle) -> Search:
-        """The search for a repro of a failing call, as ``oracle`` judges it."""
-        return Search(
-            case,
-            oracle,
-            self.journal,
-            script=self.parts.job.script,
-            target=self.parts.job.options.target,
-            jobs=self.parts.job.settings.trial_jobs,
-            vanishes=partial(self.calls.needs_caches, case),
-        )
-
-    def of_patient(self, draft: Draft) -> Draft:
-        """The draft of a graph with what to diagnose: the reduced program and the user's script."""
-        found = draft.found
-        assert found is not None
-        trials = ProgramTrials(found.reduced, found.oracle)
-        return replace(draft, patient=Patient(trials, self._original(found.case), self.parts.job.script))
 
     # one route each ------------------------------------------------------------------------------------------------------
 
@@ -258,37 +249,6 @@ class Routes:
 
     # parts of them -------------------------------------------------------------------------------------------------------
 
-    def _reduce(self, case: Case) -> Draft:
-        """Reduce a failing call; of several suspects, the first that is confirmed.
-
-        Raises:
-            Unreduced: no window of the graph fails in isolation.
-            Unanswered: the graph's values cannot be had.
-        """
-        while True:
-            self._announce(case)
-            oracle = Oracle(self.parts.executor, case.survey, accepted(case.signature), case.tolerance, case.identity)
-            try:
-                return self.search(case, oracle).run(self._rated(case))
-            except (Unreduced, Unanswered) as end:
-                case.survey.close()  # before the next call is held: each held child keeps the whole script in memory
-                if case.otherwise is None:
-                    raise
-                if isinstance(end, Unanswered):
-                    self.parts.triage.suspects.leave_open()
-                further = self.parts.triage.suspects.hold_next()
-                if further is None and isinstance(end, Unreduced) and end.settled is not case.otherwise:
-                    raise
-                if further is None:
-                    assert self.parts.triage.suspects.otherwise is not None
-                    raise Unreduced(self.parts.triage.suspects.otherwise) from None
-            case = further
-
-    def _rated(self, case: Case) -> Repeat:
-        return lambda seen, enough, over: self.parts.beside.submit(
-            self.parts.triage.surveys.rate, case, seen, enough, over
-        )
-
     def _level(self, level: Callable[..., T]) -> T:
         """A level that searches by trials of this job's script."""
         job = self.parts.job
@@ -310,26 +270,6 @@ class Routes:
         finally:
             self.tried.append(Attempt(what=what, outcome=outcome, seconds=round(time.monotonic() - begun, 2)))
             fold.attempted(self.journal.report, self.tried)
-
-    def _announce(self, case: Case) -> None:
-        signature = case.signature
-        devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
-        fold.prepared(
-            self.journal.report, {**self.journal.report.environment, "device": "cuda" if "cuda" in devices else "cpu"}
-        )
-        fold.checked(self.journal.report, checked_of(case.checked, self.exact))
-        self.journal.subject = f"graph {case.graph}" if case.graph is not None else ""
-        failure = Failure(
-            kind=signature.kind,
-            exception_type=case.exception.root_type if case.exception else None,
-            message=case.message,
-            traceback=self.journal.stack(case.stack),
-            signature=signature.text,
-            layout_only=case.layout_only,
-            reproducibility=Reproducibility(failed=1, runs=case.runs),
-            **mechanism_of(case.verdict),
-        )
-        self.journal.announce(replace(self.journal.fault, failure=failure))
 
 
 def unanswered(error: ChildFailed, case: Case) -> Settled:
