@@ -78,6 +78,28 @@ def sandbox_options(command: Command) -> Command:
     return command
 
 
+def release_options(command: Command) -> Command:
+    """Add what says in which other releases of torch a repro is to run: ``--torch``, ``--bisect``."""
+    options = (
+        click.option(
+            "--torch",
+            "torches",
+            multiple=True,
+            metavar="VERSION",
+            help="Also run the repro in this release of torch, such as 2.12 or 2.14.1, in an environment that is made for it with pip, "
+            "outside of the sandbox, and kept. May be repeated.",
+        ),
+        click.option(
+            "--bisect",
+            is_flag=True,
+            help="Find the first release of torch, from 2.11 on, in which the repro fails, and the one that fixes it.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def options_from(values: dict[str, Any]) -> Options:
     """The validated options of a job.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,17 +26,20 @@ from minimizer.cli.options import (
     job_options,
     options_from,
     python_option,
+    release_options,
     require_place,
     sandbox_options,
 )
 from minimizer.cli.progress import KEPT, SKIP_KEY, SKIPS, View, open_view
 from minimizer.cli.verdict import on_terminal, verdict_lines
 from minimizer.errors import InvalidOption
+from minimizer.releases import Releases, releases_of
 from minimizer.script_text import check_script
 from minimizer.settings import settings_from_environment
 from minimizer.sink import Event, FolderSink, require_apart
 
 if TYPE_CHECKING:
+    from minimizer.options import Options
     from minimizer.report.model import Report
     from minimizer.sandbox import Mode
 
@@ -62,6 +66,7 @@ A_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @job_options(exclude=("toolchain",))
 @click.option("--jobs", type=click.IntRange(1, 256), metavar="N", help="Trials at once.  [default: one a core]")
 @sandbox_options
+@release_options
 @gate_options
 @click.option("--json", "as_json", is_flag=True, help="Events as NDJSON on stdout; the last line is the report.")
 def run(
@@ -74,6 +79,8 @@ def run(
     sandbox: Mode,
     bind: tuple[Path, ...],
     network: bool,
+    torches: tuple[str, ...],
+    bisect: bool,
     as_json: bool,
     fail_on: FailOn | None,
     baseline: Path | None,
@@ -93,6 +100,8 @@ def run(
       minimizer run train.py --budget 300 --out bug -- --batch-size 4
       minimizer run train.py --bind /data/weights --env HF_HOME
       minimizer run train.py --python ~/nightly/bin/python
+      minimizer run train.py --torch 2.12 --torch 2.13
+      minimizer run train.py --bisect
       minimizer run train.py --json | tail -1 | jq .summary
       minimizer run -m package.train -- --batch-size 4
       minimizer run -- torchrun --nproc-per-node 2 train.py --batch-size 4
@@ -126,6 +135,7 @@ def run(
     require_apart("--out", program.source, folder)
     settings = settings_from_environment(sandbox=sandbox, script_env="*", **({"trial_jobs": jobs} if jobs else {}))
     require_tools(sandbox, interpreter)
+    releases = _releases(torches, bisect, interpreter, options)
     view = open_view(decided=KEPT, skips=SKIPS if keys.are_heard() else "")
     try:
         with _stop_on_signal() as stopped:
@@ -143,6 +153,7 @@ def run(
                     network=network,
                     is_local=True,
                     began=began,
+                    releases=releases,
                 )
     except KeyboardInterrupt:
         view.close()
@@ -152,6 +163,25 @@ def run(
         view.close()
     _finish(report, folder, as_json)
     return conclude(gate, program.source, report.to_json(), folder)
+
+
+def _releases(
+    torches: tuple[str, ...], is_searched: bool, interpreter: Path | None, options: Options
+) -> Releases | None:
+    """The other releases of torch that a job is asked for; None if it is not.
+
+    Raises:
+        UsageError: the job leaves out the step in which the repro runs there.
+        InvalidOption: there is no such release.
+        MissingTool: the package index cannot be asked.
+    """
+    if not torches and not is_searched:
+        return None
+    if not options.diagnosis:
+        raise click.UsageError("--torch and --bisect need what comes behind the repro: leave --no-diagnosis out.")
+    found = releases_of(torches, interpreter or Path(sys.executable), is_searched=is_searched, watch=lambda: None)
+    click.get_current_context().call_on_close(found.close)
+    return found
 
 
 def _take_ranks(launch: Launch, job: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.user_script.syntax import UNPARSED, unparsed_at
+from minimizer.engine.verify.other_torches import Releases
 from minimizer.errors import ChildFailed, MissingTool, WorkerTrouble
 from minimizer.options import Options
 from minimizer.report.excused import Excused
@@ -47,6 +48,7 @@ class Job:
 
     ``python`` is the interpreter that runs the script, ``binds`` further paths that the script may read, ``network`` whether it may
     use the network. ``is_local``: whether who has sent it owns this machine too. ``excused``: what is known to be left open before it begins.
+    ``releases``: further ones of torch that its repro is to run in.
     """
 
     script: Path
@@ -58,6 +60,7 @@ class Job:
     network: bool = False
     is_local: bool = False
     excused: Sequence[Excused] = ()
+    releases: Releases | None = None
 
     @property
     def report(self) -> Report:
@@ -172,7 +175,7 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
             on_healthy=plain.begin,
             repeat_seconds=max(REPEAT_SECONDS, REPEAT_SHARE * options.budget),
         )
-        follow_up = FollowUp(job.script, place, surveys, journal, options, job.settings)
+        follow_up = FollowUp(job.script, place, surveys, journal, options, job.settings, job.releases)
         try:
             yield Parts(job, executor, between, surveys, plain, triage, follow_up, beside)
         finally:

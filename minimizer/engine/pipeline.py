@@ -33,6 +33,7 @@ from minimizer.engine.survey import early_end
 from minimizer.engine.survey.cases import Settled
 from minimizer.engine.suspects import Between, Graphs, Suspect, Verified, order, verified
 from minimizer.engine.user_script.from_dump import unpack
+from minimizer.engine.verify.other_torches import Releases
 from minimizer.engine.witness.adopt import take_up
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, MissingTool, is_of_the_machine
 from minimizer.options import Options
@@ -59,6 +60,7 @@ def minimize(
     network: bool = False,
     is_local: bool = False,
     began: float | None = None,
+    releases: Releases | None = None,
 ) -> Report:
     """Reduce the failure of a script; the report says how it ended, and never is an exception raised for a failing script.
 
@@ -72,10 +74,12 @@ def minimize(
         network: whether it may use the network.
         is_local: whether who has sent it owns this machine too: the script sees the editable installs of its interpreter then.
         began: when the budget began, by ``time.monotonic``; now by default.
+        releases: further releases of torch that the repro is to run in.
     """
     report = Report()
     journal = Journal(sink, report, Clock(options.budget, began))
-    conduct(Job(script, options, settings, journal, python or Path(sys.executable), binds, network, is_local), run)
+    python = python or Path(sys.executable)
+    conduct(Job(script, options, settings, journal, python, binds, network, is_local, releases=releases), run)
     if report.reason not in AGAIN:  # those go on from there
         if not report.may_shrink:
             sink.discard(CHECKPOINT)

@@ -249,7 +249,9 @@ class Report(Part):
         default_factory=list,
         description="What the owner of the script may do better, the costliest first; empty where there is nothing to advise.",
     )
-    versions: list[Version] = Field(default_factory=list, description="The repro in every torch that is configured.")
+    versions: list[Version] = Field(
+        default_factory=list, description="The repro in every torch that is configured or asked for."
+    )
     environment: dict[str, str] = Field(default_factory=dict)
     also_seen: list[AlsoSeen] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)

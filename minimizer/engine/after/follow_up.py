@@ -46,7 +46,7 @@ from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.regions import Region
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import missing_module, verify_in
-from minimizer.engine.verify.other_torches import compare
+from minimizer.engine.verify.other_torches import Releases, compare, compare_releases
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.minifier import Testimony
 from minimizer.errors import BudgetExceeded, ChildFailed, Skipped
@@ -75,6 +75,8 @@ class FollowUp:
     journal: Journal
     options: Options
     settings: Settings
+    releases: Releases | None = None
+    """Further releases of torch that the repro is asked to run in."""
 
     @property
     def report(self) -> Report:
@@ -289,15 +291,18 @@ class FollowUp:
         fold.examined(self.report, self.report.health.model_copy(update={"untimed": why}))
 
     def compare(self, draft: Draft) -> None:
-        """Run a verified repro in every other torch that is configured."""
-        toolchains = self.settings.interpreters
-        if not toolchains or not self.journal.fault.holds:
+        """Run a verified repro in every other torch that is configured or asked for; to install those may take all that is left."""
+        toolchains, releases, journal = self.settings.interpreters, self.releases, self.journal
+        if not journal.fault.holds or (not toolchains and releases is None):
             return
-        with self.adding(Step.COMPARE):
+        own = self.report.environment.get("torch", "")
+        with self.adding(Step.COMPARE, least=journal.clock.left if releases is not None else 0.0):
             jobs = self.settings.trial_jobs
-            found = compare(draft.repro, draft.data, self.place, toolchains, self.journal, jobs=jobs)
-            own = self.report.environment.get("torch", "")
-            self.journal.fault = fold.compared(self.journal.fault, found, own)
+            found = compare(draft.repro, draft.data, self.place, toolchains, journal, jobs=jobs)
+            journal.fault = fold.compared(journal.fault, found, own)
+            if releases is not None:
+                found += compare_releases(draft.repro, draft.data, self.place, releases, journal, own=own)
+                journal.fault = fold.compared(journal.fault, found, own)
 
     def look_further(self, draft: Draft, suspects: Sequence[Region]) -> None:
         """Write repros of the secondary culprits; ``suspects`` are regions known to fail in isolation."""

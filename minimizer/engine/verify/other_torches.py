@@ -1,10 +1,14 @@
-"""Runs the verified repro in every other torch that is configured, to find the first version that fails or the fix."""
+"""Runs the verified repro in every other torch that is configured or asked for, to find the first version that fails or the fix."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
+
+from packaging.version import Version as Number
 
 from minimizer.engine.budget.patience import TORCH_ASK_SECONDS, TORCH_LEAST_SECONDS, TORCH_MOST_SECONDS
 from minimizer.engine.child import scratch_disk
@@ -19,6 +23,26 @@ from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 
 ASK = "import torch; print(torch.__version__)"
 NO_TIME = "there was no time left for it"
+
+
+class Releases(Protocol):
+    """Releases of torch in which a repro is asked to run; environments with them are made when their turn comes.
+
+    ``named``: each of these. ``searched``: those among which the first that fails and the one that fixes it are searched, oldest first.
+    """
+
+    @property
+    def named(self) -> Sequence[str]: ...
+
+    @property
+    def searched(self) -> Sequence[str]: ...
+
+    def interpreter(self, release: str, *, left: Callable[[], float], watch: Callable[[], None]) -> Path:
+        """The Python of an environment with a release, within ``left()`` seconds.
+
+        Raises:
+            MissingTool: there is none, and none can be made.
+        """
 
 
 def compare(
@@ -37,6 +61,55 @@ def compare(
 
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(one, others.keys(), others.values()))
+
+
+def compare_releases(
+    repro: Repro, data: bytes | None, place: Place, releases: Releases, journal: Journal, *, own: str
+) -> list[Version]:
+    """Run the repro in the releases that are asked for, and search the others; it is known to fail in ``own``.
+
+    Below the job's own release as above it the farthest is asked first: if the repro passes there, the edge is halved in; if it fails there
+    too, it fails in all, and none is installed in between.
+    """
+
+    @functools.cache
+    def ask(release: str) -> Version:
+        name = f"torch {release}"
+        journal.progress(message=f"running the repro in {name}, which is installed first if it is not there")
+        try:
+            python = releases.interpreter(release, left=lambda: journal.clock.spare, watch=journal.watch_owner)
+        except MissingTool as error:
+            return Version(name=name, torch=release, outcome="cannot_run", note=place.redacted(str(error))[:300])
+        return _in(name, python, repro, data, place, journal)
+
+    found = {release: ask(release) for release in releases.named}
+    number = Number(Number(own).public)
+    older = [release for release in releases.searched if Number(release) < number]
+    newer = [release for release in releases.searched[::-1] if Number(release) > number]
+    for line in (older, newer):
+        found |= edge(line, ask)
+    return list(found.values())
+
+
+def edge(line: Sequence[str], ask: Callable[[str], Version]) -> dict[str, Version]:
+    """What was asked of a line of releases, to find where it begins to fail: the farthest first, and beside its end one that fails.
+
+    A release that cannot run is left out, and its neighbour asked in its place.
+    """
+    found: dict[str, Version] = {}
+    left = list(line)
+    is_far = True
+    while left:
+        middle = 0 if is_far else len(left) // 2
+        release = left[middle]
+        found[release] = version = ask(release)
+        if version.outcome == "cannot_run":
+            del left[middle]
+        elif version.outcome == "passes":
+            is_far, left = False, left[middle + 1 :]
+        else:
+            left = [] if is_far else left[:middle]
+    return found
 
 
 def _in(name: str, python: Path, repro: Repro, data: bytes | None, place: Place, journal: Journal) -> Version:

@@ -8,17 +8,19 @@ these die with the outputs' autograd graph.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge
 
 from ..graph import state
 from ..referee.call import Call, Function, GradientCall, Side
 from ..values.rounding import tensors
 from ..values.snapshot import GlobalState, global_state, has_plain_storage
 from .captured import CapturedGraph
+from .own_gradients import OwnGradients, differ
 
 MOST_BACKWARD = 256
 """Calls kept while waiting for their backward: enough for a training step of as many graphs, and bounds memory in a long evaluation."""
@@ -27,7 +29,16 @@ MOST_BACKWARD = 256
 class BackwardCall:
     """A call whose outputs may take part in a backward pass of the script, kept until it can be replayed."""
 
-    def __init__(self, graph: CapturedGraph, number: int, call: Call, compiled: Function, actual: Any) -> None:
+    def __init__(
+        self,
+        graph: CapturedGraph,
+        number: int,
+        call: Call,
+        compiled: Function,
+        actual: Any,
+        edges: Sequence[GradientEdge] = (),
+    ) -> None:
+        """``edges``: see `own_gradients.edges_of`."""
         self.graph, self.number, self.key = graph, number, graph.key
         self._call, self._compiled = call, compiled
         self._cotangents: dict[int, torch.Tensor] = {}
@@ -44,6 +55,7 @@ class BackwardCall:
             keeper = self._keeper(index)
             self._keepers.append(weakref.ref(keeper))
             output.register_hook(keeper)
+        self._own = OwnGradients(outputs, edges, self._cotangents)
 
     @property
     def can_run(self) -> bool:
@@ -83,6 +95,11 @@ class BackwardCall:
     def compiled(self, replay: Call) -> Side:
         """Run the replay compiled; its gradients."""
         return self.graph.lifted.run(replay, self._compiled)
+
+    def own(self, replayed: Side) -> Side | None:
+        """What the script's own backward got, where that is known and not what the replay got of the same compiled code."""
+        known = self._own.known
+        return Side(None, (), known) if known is not None and differ(known, replayed.gradients) else None
 
     def _keeper(self, index: int) -> Callable[[torch.Tensor | None], None]:
         call = weakref.ref(self)  # the hook must not keep the call alive, nor its inputs

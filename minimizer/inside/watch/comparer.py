@@ -9,16 +9,18 @@ and left out.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from torch.autograd.graph import GradientEdge
 from torch.fx.experimental._backward_state import BackwardState
 
 from ..failures import describe, raised_while_compiling
 from ..messages import Failure
 from ..referee import steadiness
 from ..referee.call import Call, Function, GradientCall, Side
-from ..referee.comparison import Begins, Raised, Step, compare_call
+from ..referee.comparison import Begins, Judged, Raised, Step, compare_call
 from ..referee.referee import Verdict
 from ..values import snapshot
 from ..values.device import settle
@@ -30,6 +32,7 @@ from .kept_outputs import KeptOutputs
 from .line import Line
 from .lost import LostGpu
 from .merged_outputs import MergedOutputs
+from .own_gradients import edges_of
 from .record import Record
 
 HOOKED = "passes hooks to compiled autograd, which has to run its backward: gradients are compared in the graphs of compiled autograd"
@@ -67,6 +70,7 @@ class Comparer:
             self._record.raises_on_copies(graph, number, error)
             return actual
         self._line.phase("run", graph, number)
+        edges = edges_of(inputs) if call.switches.grad else []
         held, name = self.kept.before(inputs), f"call {number} of graph {graph.index}"
         try:
             actual = compiled(*args)
@@ -92,7 +96,7 @@ class Comparer:
                 self._record.excuse("one_object", graph)
             self._judge(graph, number, call, expected, side)
             if call.switches.grad:
-                self._keep_for_backward(graph, number, call, compiled, actual)
+                self._keep_for_backward(graph, number, call, compiled, actual, edges)
         snapshot.set_rng_state(after)
         return actual
 
@@ -184,7 +188,13 @@ class Comparer:
             self._holder.hold(graph, call, left, backward)
 
     def _keep_for_backward(
-        self, graph: CapturedGraph, number: int, call: Call, compiled: Function, actual: Any
+        self,
+        graph: CapturedGraph,
+        number: int,
+        call: Call,
+        compiled: Function,
+        actual: Any,
+        edges: Sequence[GradientEdge],
     ) -> None:
         if graph.random and graph.recomputes:
             # A replayed backward would draw other random numbers than the first one.
@@ -199,7 +209,7 @@ class Comparer:
             self._record.note(f"graph {graph.index} {HOOKED}")
             return
         try:
-            self.backwards.keep(BackwardCall(graph, number, call, compiled, actual))
+            self.backwards.keep(BackwardCall(graph, number, call, compiled, actual, edges))
         except Exception as error:
             self._cannot_compare_gradients(graph, error)
 
@@ -221,6 +231,10 @@ class Comparer:
         graph, number = backward.graph, backward.number
         phases = self._phases(graph, graph.calls - 1, "backward")
         found = compare_call(replay, backward.compiled, known=graph.known, begins=phases)
+        if isinstance(found, Judged) and not found.verdict.fault:
+            own, judged = backward.own(found.actual), found
+            if own is not None:
+                found = compare_call(replay, lambda each: own, judged.expected, known=graph.known)
         if isinstance(found, Raised):
             error = found.error
             if found.step is Step.EAGER:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import venv
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from minimizer.engine.emit import Repro
 from minimizer.engine.findings import Fault
 from minimizer.engine.fold import compared
 from minimizer.engine.journal import Journal
-from minimizer.engine.verify.other_torches import compare
-from minimizer.errors import Cancelled
+from minimizer.engine.verify.other_torches import compare, compare_releases, edge
+from minimizer.errors import Cancelled, MissingTool
 from minimizer.report.examined import Version
 from minimizer.report.model import Report
 from minimizer.report.version_span import Span, span
@@ -146,3 +147,58 @@ def test_what_a_table_says(versions: list[Version], said: str) -> None:
 def test_toolchains_are_read_by_name() -> None:
     settings = Settings(toolchains="old=/opt/old/bin/python, next = /opt/next/bin/python,")
     assert settings.interpreters == {"old": Path("/opt/old/bin/python"), "next": Path("/opt/next/bin/python")}
+
+
+WRONG = ("2.12.1", "2.13.0", "2.14.0")
+RELEASES = ("2.11.0", "2.12.0", *WRONG, "2.14.1", "2.15.0")
+
+
+@pytest.mark.parametrize(
+    ("own", "fails", "lacks", "asked", "said"),
+    [
+        ("2.13.0", WRONG, (), 6, Span(last_good="2.12.0", first_bad="2.12.1", fixed_in="2.14.1")),
+        ("2.13.0", RELEASES, (), 2, Span(since="2.11.0")),
+        ("2.13.0", ("2.13.0",), (), 4, Span(last_good="2.12.1", first_bad="2.13.0", fixed_in="2.14.0")),
+        ("2.15.0", RELEASES[-1:], (), 3, Span(last_good="2.14.1", first_bad="2.15.0")),
+        ("2.13.0", WRONG, ("2.11.0", "2.12.1"), 6, Span(last_good="2.12.0", first_bad="2.13.0", fixed_in="2.14.1")),
+    ],
+)
+def test_the_edges_are_found_with_few_of_the_releases(
+    own: str, fails: Sequence[str], lacks: Sequence[str], asked: int, said: Span
+) -> None:
+    def ask(release: str) -> Version:
+        outcome = "cannot_run" if release in lacks else "fails" if release in fails else "passes"
+        return Version(name=f"torch {release}", torch=release, outcome=outcome)
+
+    at = RELEASES.index(own)
+    found = edge(RELEASES[:at], ask) | edge(RELEASES[:at:-1], ask)
+    assert len(found) == asked
+    assert span([Version(name="own", torch=own, outcome="fails"), *found.values()]) == said
+
+
+class Prepared:
+    """Releases of which the environments are there; one of them cannot be made."""
+
+    named, searched = ("2.11.0", "2.10.0"), ("2.11.0", "2.12.1", "2.13.0", "2.14.0")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def interpreter(self, release: str, *, left: Callable[[], float], watch: Callable[[], None]) -> Path:
+        if release == "2.10.0":
+            raise MissingTool("no wheel for this Python")
+        return interpreter(self._folder / release, release, is_wrong=release in WRONG[:-1])
+
+
+def test_the_repro_runs_in_the_releases_that_are_asked_for_and_the_others_are_searched(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
+    found = compare_releases(REPRO, None, place, Prepared(tmp_path), journal, own="2.13.0+cpu")
+    assert [(v.torch, v.outcome) for v in found] == [
+        ("2.11.0", "passes"),
+        ("2.10.0", "cannot_run"),
+        ("2.12.1", "fails"),
+        ("2.14.0", "passes"),
+    ]
+    assert found[1].note == "no wheel for this Python"

@@ -1,0 +1,97 @@
+"""Gradients that the script's own backward got from a compiled call.
+
+A replay of a backward computes it once more, on state that the first one left: it does not show a buffer that was overwritten, or a
+kernel that returns what the backward before it has left. AOTAutograd's node tells what it has returned, and to which edges.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+
+from ..values.boundary import places
+from ..values.rounding import tensors
+
+COMPILED = "CompiledFunctionBackward"
+"""Name of the autograd node of a graph that AOTAutograd has compiled with its backward."""
+
+Gradients = list[Tensor | None]
+
+
+def edges_of(inputs: Sequence[Any]) -> list[GradientEdge]:
+    """Where the gradients of a call's inputs go, in the order of a `GradientCall`'s.
+
+    To be asked before the call, which may change an input in place. Empty where autograd does not tell.
+    """
+    with contextlib.suppress(Exception):
+        return [get_gradient_edge(leaf) for leaf in places(list(inputs)).values() if leaf.requires_grad]
+    return []
+
+
+class OwnGradients:
+    """What the node of a compiled call returned to the script's backward.
+
+    Not known (`known` is None) of a call whose outputs do not all come from one node of AOTAutograd, and of a backward with other cotangents
+    than those to be replayed: a hook of the script's changed them, or there were several backwards, each from other outputs.
+    """
+
+    def __init__(self, actual: Any, edges: Sequence[GradientEdge], seen: Mapping[int, Tensor]) -> None:
+        """``actual``: results of the call. ``edges``: see `edges_of`. ``seen``: cotangents of its differentiable outputs, as they arrive."""
+        self.known: Gradients | None = None
+        self._seen = seen
+        outputs = [output for output in tensors(actual) if output.requires_grad]
+        nodes = {output.grad_fn for output in outputs}
+        node = nodes.pop() if len(nodes) == 1 else None
+        if node is None or node.name() != COMPILED or not edges:
+            return
+        self._numbers = [output.output_nr for output in outputs]
+        along = [_along(node, edge) for edge in edges]
+        self._returned = [found[0] for found in along if len(found) == 1]
+        if len(self._returned) == len(edges):
+            node.register_hook(self._hook())
+
+    def _hook(self) -> Callable[[Sequence[Tensor | None], Sequence[Tensor | None]], None]:
+        own = weakref.ref(self)  # the node must not keep the call alive
+
+        def returned(gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> None:
+            if not torch.compiler.is_compiling() and (kept := own()) is not None:
+                kept._come(gradients, cotangents)
+
+        return returned
+
+    def _come(self, gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> None:
+        self.known = None
+        with contextlib.suppress(Exception):  # it would be raised in the script's backward
+            is_as_seen = all(_is_same(self._seen.get(index), cotangents[at]) for index, at in enumerate(self._numbers))
+            if is_as_seen:
+                returned = [gradients[at] for at in self._returned]
+                self.known = [None if gradient is None else gradient.detach().clone() for gradient in returned]
+
+
+def differ(own: Gradients, replayed: Sequence[Tensor | None]) -> bool:
+    """Whether gradients of one layout and dtype are not equal to the bit; those of another one cannot be compared with a replay's."""
+    pairs = list(zip(own, replayed, strict=True))
+    if any((one is None) is not (other is None) for one, other in pairs):
+        return False
+    both = [(one, other) for one, other in pairs if one is not None and other is not None]
+    if any(one.shape != other.shape or one.dtype != other.dtype for one, other in both):
+        return False
+    return not all(_is_same(one, other) for one, other in both)
+
+
+def _along(node: Node, edge: GradientEdge) -> list[int]:
+    """The places of a node's gradients that go along an edge."""
+    return [at for at, (to, number) in enumerate(node.next_functions) if to is edge.node and number == edge.output_nr]
+
+
+def _is_same(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether both are missing, or equal to the bit but for which NaN it is."""
+    if one is None or other is None:
+        return one is other
+    return one.shape == other.shape and bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())

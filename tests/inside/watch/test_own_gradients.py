@@ -1,0 +1,87 @@
+"""Gradients of the script's own backward, which a replay of it may not show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from children import script, survey
+from surveyed import finished, held
+
+from minimizer.engine.child.executor import Executor
+
+BACKEND = """
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+
+def plain(graph, inputs):
+    return make_boxed_func(graph.forward)
+
+def in_one_buffer(graph, inputs):
+    kept = []
+    def run(*args):
+        kept.append(graph(*args))
+        return kept[-2] if len(kept) > 1 else kept[-1]
+    return make_boxed_func(run)
+
+stale = aot_autograd(fw_compiler=plain, bw_compiler=in_one_buffer)
+"""
+
+
+def test_gradients_that_the_backward_before_has_left_are_wrong(child: Executor, home: Path) -> None:
+    """A replay on equal values returns what the script's own backward should have returned."""
+    text = (
+        BACKEND
+        + """
+w = torch.ones(3, requires_grad=True)
+f = torch.compile(lambda w, x: (w * x).sin(), backend=stale)
+for step in range(3):
+    f(w, torch.full((3,), float(step))).sum().backward()
+"""
+    )
+    found = held(survey(child, script(home, text)))
+    assert (found.failure.phase, found.failure.kind) == ("backward", "wrong_gradient")
+
+
+PRODUCT = "y = (w * x).sin()\n    return y, x * w"
+VIEWS = "y = (w * x).sin()\n    return y, y.t()"
+
+
+@pytest.mark.parametrize(
+    ("body", "loop"),
+    [
+        pytest.param(
+            PRODUCT, "y.register_hook(lambda grad: grad * 3)\ny.sum().backward()", id="cotangent changed by a hook"
+        ),
+        pytest.param(PRODUCT, "y.sum().backward(retain_graph=True)\n(y * y).sum().backward()", id="two backwards"),
+        pytest.param(PRODUCT, "y.sum().backward(inputs=[x])", id="for one input"),
+        pytest.param(
+            VIEWS,
+            "z.register_hook(lambda grad: grad * 3)\n(y.sum() + z.sum()).backward()",
+            id="a view among the outputs",
+        ),
+        pytest.param(PRODUCT, "torch.autograd.grad(z.sum(), [w, x], allow_unused=True)", id="one output used"),
+        pytest.param(PRODUCT, "y.sum().backward()\nw.grad.zero_()", id="gradients cleared in place"),
+        pytest.param(PRODUCT, "y.backward(torch.ones(3, 1).expand(3, 4))", id="expanded cotangent"),
+    ],
+)
+def test_right_gradients_are_no_alarm(child: Executor, home: Path, body: str, loop: str) -> None:
+    lines = loop.replace("\n", "\n    ")
+    text = f"""
+import torch
+
+w = torch.full((4,), 0.5, requires_grad=True)
+
+@torch.compile(backend="aot_eager")
+def f(w, x):
+    {body}
+
+for _ in range(2):
+    x = torch.randn(3, 4, requires_grad=True)
+    y, z = f(w, x)
+    {lines}
+"""
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is None
+    assert answer.checked.backward == 2
