@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vs_upstream import ROOT, read_rows, run_ours, say
+from vs_upstream import ROOT, add_row, read_rows, run_ours, say
 
 from minimizer.cli.exit_status import exit_status
 from minimizer.vocabulary import Reason, Status
@@ -37,10 +37,7 @@ def main() -> int:
         if name in rows and not arguments.fresh:
             continue
         say(name)
-        rows[name] = row = measure(FOLDER / f"{name}.py", cases[name], arguments.limit)
-        with arguments.results.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        say(f"  {'right' if not row['wrong'] else 'wrong: ' + '; '.join(row['wrong'])}")
+        add_row(rows, name, measure(FOLDER / f"{name}.py", cases[name], arguments.limit), arguments.results)
     print(table([rows[name] for name in chosen if name in rows]))
     return 0
 

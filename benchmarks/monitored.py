@@ -26,7 +26,7 @@ from typing import Any
 
 from between import formatted_lines, shown
 from releases import is_fixed
-from vs_upstream import REPRO_ONLY, ROOT, read_rows, run, run_ours, say
+from vs_upstream import REPRO_ONLY, ROOT, add_row, read_rows, run, run_ours, say
 
 from minimizer.cli.exit_status import exit_status
 from minimizer.vocabulary import Reason, Status
@@ -56,11 +56,8 @@ def main() -> int:
         if (folder, name) in rows and not arguments.fresh:
             continue
         say(name)
-        row = {"folder": folder} | measure(Path(__file__).parent / folder / f"{name}.py", case, arguments.limit)
-        rows[folder, name] = row
-        with arguments.results.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        say(f"  {'right' if not row['wrong'] else 'wrong: ' + '; '.join(row['wrong'])}")
+        row = measure(Path(__file__).parent / folder / f"{name}.py", case, arguments.limit)
+        add_row(rows, (folder, name), {"folder": folder} | row, arguments.results)
     if arguments.results == RESULTS:
         known = [
             rows[key] for folder in FOLDERS for key in ((folder, name) for name in read_cases(folder)) if key in rows
@@ -96,7 +93,7 @@ def read_cases(folder: str) -> dict[str, Row]:
 
 
 def measure(script: Path, truth: Row, limit: int) -> Row:
-    if is_fixed(truth, version("torch").partition("+")[0]):
+    if is_fixed(truth, version("torch")):
         truth = {"exit": 3}
     folder = WORK / script.stem
     folder.mkdir(parents=True, exist_ok=True)

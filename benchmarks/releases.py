@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
 from vs_upstream import ROOT, read_rows, say
 
 TORCHES = ("2.11.0", "2.12.0", "2.13.0", "2.14.1", "2.15.0")
@@ -265,11 +266,7 @@ def is_of_corpus(what: str) -> bool:
 
 def is_fixed(truth: Mapping[str, Any], torch: str) -> bool:
     """Whether PyTorch has mended a fault of the corpus in this release."""
-    return "fixed_in" in truth and numbers(torch) >= numbers(truth["fixed_in"])
-
-
-def numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
+    return "fixed_in" in truth and Version(torch) >= Version(truth["fixed_in"])
 
 
 def of_corpus(what: str, cell: Cell) -> Script:
@@ -358,8 +355,8 @@ def table(rows: Sequence[Row]) -> str:
     return "\n\n".join(["\n".join(lines), *said, *(["Not as it should be:", "\n".join(wrong)] if wrong else [])])
 
 
-def by_version(name: tuple[str, str, str]) -> tuple[list[int], str, list[int]]:
-    return numbers(name[0]), name[1], numbers(name[2])
+def by_version(name: tuple[str, str, str]) -> tuple[Version, str, Version]:
+    return Version(name[0]), name[1], Version(name[2])
 
 
 def share(answers: Sequence[Row]) -> str:

@@ -27,7 +27,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+K = TypeVar("K")
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT_CASES = ["transformer_relu", "bucketed_features", "image_statistics", "interval_layer", "block_attention"]
@@ -246,6 +248,14 @@ def read_rows(results: Path) -> list[dict[str, Any]]:
     if not results.exists():
         return []
     return [json.loads(line) for line in results.read_text().splitlines() if line.strip()]
+
+
+def add_row(rows: dict[K, dict[str, Any]], key: K, row: dict[str, Any], results: Path) -> None:
+    """Take a row of a program that has ended, which is a line of the results file at once, and say what is wrong of it."""
+    rows[key] = row
+    with results.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    say(f"  {'right' if not row['wrong'] else 'wrong: ' + '; '.join(row['wrong'])}")
 
 
 def table_row(row: dict[str, Any], *, first: bool) -> str:

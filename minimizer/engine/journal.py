@@ -33,7 +33,7 @@ class Journal:
         self._lines: list[str] = []
         self.redact: Callable[[str], str] = str
         """Applied to every line of ``run.log`` and to stacks, to remove secrets."""
-        self.guard: Callable[[], None] = _nothing
+        self.guard: Callable[[], None] = lambda: None
         """Called whenever we wait; raises BudgetExceeded if the job exceeds a limit."""
         self.repro: str | None = None
         """The text of the repro, once there is one."""
@@ -233,7 +233,3 @@ class Journal:
             self.report.timings[step.value] = round(self.report.timings.get(step.value, 0.0) + seconds, 2)
             self.event("step", step=step.value, state="finished", seconds=seconds)
             self.sink.report(self.report)
-
-
-def _nothing() -> None:
-    """The default guard: no limit."""

@@ -98,12 +98,10 @@ class Unfirm:
 
     def _reduced_less(self, routes: Routes) -> Draft | None:
         routes.journal.fault = replace(routes.journal.fault, verification=None)
-        way, found = self.draft.way, self.draft.found
-        assert way is not None and found is not None
-        firm = routes.search(found.case, found.oracle).firmer(way, found, routes.parts.follow_up.fails)
+        firm = routes.graphs.firmer(self.draft, routes.parts.follow_up.fails)
         if firm is None:
             return None
-        seen, _, firm = routes.parts.follow_up.verified(routes.of_patient(firm))
+        seen, _, firm = routes.parts.follow_up.verified(firm)
         return firm if seen.holds else None
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -47,17 +48,13 @@ def minimize(script: Path, out: Path, *arguments: str) -> tuple[int, dict[str, A
     return process.returncode, json.loads((out / "report.json").read_text())
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.partition("+")[0].split(".")]
-
-
 @pytest.mark.quality("corpus")
 @pytest.mark.parametrize("name", sorted(name for name, truth in TRUTH.items() if WHOLE or truth.get("daily")))
 def test_corpus(name: str, tmp_path: Path) -> None:
     truth = TRUTH[name]
 
     fixed_in = truth.get("fixed_in")
-    if fixed_in is not None and _numbers(importlib.metadata.version("torch")) >= _numbers(fixed_in):
+    if fixed_in is not None and Version(importlib.metadata.version("torch")) >= Version(fixed_in):
         truth = {"exit": 3, "arguments": truth.get("arguments", ())}
     diagnosis = "--diagnosis" if "part" in truth else "--no-diagnosis"
     status, report = minimize(HERE / "corpus" / f"{name}.py", tmp_path, diagnosis, *truth.get("arguments", ()))

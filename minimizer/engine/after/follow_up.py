@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from minimizer.engine import fold
 from minimizer.engine.advice.remedies import advise, known_of
@@ -46,9 +45,8 @@ from minimizer.engine.measure.layer_table import describe
 from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.regions import Region
 from minimizer.engine.survey.runs import Surveys
-from minimizer.engine.verify.clean_runs import missing_module, verify
+from minimizer.engine.verify.clean_runs import missing_module, verify_in
 from minimizer.engine.verify.other_torches import Releases, compare, compare_releases
-from minimizer.engine.verify.reserve import clean_run_timeout
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.minifier import Testimony
 from minimizer.errors import BudgetExceeded, ChildFailed, Skipped
@@ -86,34 +84,23 @@ class FollowUp:
 
     def fails(self, repro: Repro, data: bytes | None) -> bool:
         """Whether the repro of an earlier program holds in clean processes, with one run less than a verification."""
-        return self._check(repro, data, runs=VERIFY_RUNS - 1, watch=self.journal.watch).holds
+        return self._lightly(repro, data)[0].holds
 
     def may_hold(self, draft: Draft) -> bool:
         """Whether a draft holds in clean processes; also where they lack an import, which `verified` adds, or time."""
-        notes: list[str] = []
-        watch = self.journal.watch
-        seen = self._check(draft.repro, draft.data, runs=VERIFY_RUNS - 1, watch=watch, on_note=notes.append)
+        seen, notes = self._lightly(draft.repro, draft.data)
         return seen.holds or seen.lacked_time or missing_module(notes) is not None
 
-    def _check(self, repro: Repro, data: bytes | None, **more: Any) -> Verification:
-        return verify(
-            repro,
-            data,
-            sandbox=self.place.sandbox,
-            python=self.place.python,
-            read=self.place.packages,
-            headers=self.place.headers,
-            scratch=self.place.private("verify"),
-            timeout=clean_run_timeout(self.journal.clock.pace),
-            left=lambda: self.journal.clock.left,
-            **more,
-        )
+    def _lightly(self, repro: Repro, data: bytes | None) -> tuple[Verification, list[str]]:
+        clock, watch = self.journal.clock, self.journal.watch
+        return verify_in(self.place, repro, data, clock, runs=VERIFY_RUNS - 1, watch=watch)
 
     def verified(self, draft: Draft) -> tuple[Verification, list[str], Draft]:
         """Verify a draft in clean processes; write it again if it lacks an import or turns out to be flaky.
 
         Returns the verification, notes on its runs, and the draft as it was verified in the end.
         """
+
         with self.journal.step(Step.VERIFY):
             seen, complaints = self._seen(draft)
             missing = missing_module(complaints)
@@ -133,10 +120,7 @@ class FollowUp:
         return seen, complaints, draft
 
     def _seen(self, draft: Draft) -> tuple[Verification, list[str]]:
-        """What clean processes make of a draft, and notes on their runs."""
-        notes: list[str] = []
-        watch = self.journal.watch_owner
-        return self._check(draft.repro, draft.data, runs=VERIFY_RUNS, watch=watch, on_note=notes.append), notes
+        return verify_in(self.place, draft.repro, draft.data, self.journal.clock, watch=self.journal.watch_owner)
 
     def _kept(self, draft: Draft, repro: Repro) -> Draft:
         """A draft with another repro, which is published in its place."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from minimizer.engine.budget.patience import HALF, VERIFY_RUNS
+from minimizer.engine.budget.patience import HALF
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Repro, bundle, called, emit
 from minimizer.engine.journal import Journal
@@ -29,8 +29,7 @@ from minimizer.engine.program.regions import Region
 from minimizer.engine.reduce.graph import reduce
 from minimizer.engine.reduce.graph.public_names import is_public, publish
 from minimizer.engine.survey.runs import Surveys
-from minimizer.engine.verify.clean_runs import verify
-from minimizer.engine.verify.reserve import clean_run_timeout
+from minimizer.engine.verify.clean_runs import verify_in
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit
 from minimizer.report.instances import Instances
@@ -167,19 +166,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
     repro = _repro(other, culprit, name, found, journal)
     data = data_of(repro, found.case)
     journal.watch()
-    verification = verify(
-        repro,
-        data,
-        sandbox=place.sandbox,
-        python=place.python,
-        scratch=place.private("verify"),
-        timeout=clean_run_timeout(journal.clock.pace),
-        left=lambda: journal.clock.left,
-        read=place.packages,
-        runs=VERIFY_RUNS,
-        headers=place.headers,
-        watch=journal.watch_owner,
-    )
+    verification, _ = verify_in(place, repro, data, journal.clock, watch=journal.watch_owner)
     if not (verification.passes_with_compiler_off or verification.stopped):
         return None
     if verification.holds:

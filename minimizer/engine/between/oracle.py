@@ -33,21 +33,9 @@ from minimizer.report.model import Mechanism
 CLOSE = list(range(1, 17))
 """Calls and backwards with a full look around them: a candidate that shows its difference later is refused."""
 BUILT_IN = (
-    "list",
-    "dict",
-    "tuple",
-    "set",
-    "deque",
-    "OrderedDict",
-    "defaultdict",
-    "Tensor",
-    "Parameter",
-    "int",
-    "float",
-    "bool",
-    "str",
+    "list", "dict", "tuple", "set", "deque", "OrderedDict", "defaultdict", "Tensor", "Parameter", "int", "float", "bool", "str",
     "process",
-)
+)  # fmt: skip
 GUARDED: tuple[Mechanism, ...] = ("stale_guard", "missed_hook")
 """Mechanisms in which code compiled for an earlier call is reused wrongly."""
 Trait = tuple[str, ...]

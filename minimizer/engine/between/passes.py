@@ -7,37 +7,28 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from minimizer.engine.reduce.problem import Problem
+from minimizer.engine.reduce.python import inline
 from minimizer.engine.reduce.python.rounds import is_name, renamed
-from minimizer.engine.reduce.python.source import Replacement, Source, number_of
+from minimizer.engine.reduce.python.source import Edit, Source, number_of
 
-Edit = Callable[[ast.AST], Replacement]
 MAKERS = (
-    "torch.randn",
-    "torch.rand",
-    "torch.full",
-    "torch.zeros",
-    "torch.arange",
-    "torch.tensor",
-    "torch.randint",
-    "torch.empty",
-)
+    "torch.randn", "torch.rand", "torch.full", "torch.zeros", "torch.arange", "torch.tensor", "torch.randint", "torch.empty",
+)  # fmt: skip
 ONE = "torch.ones(1)"
 DRAWN, SEED = ("torch.randn", "torch.rand"), "torch.manual_seed"
 
 
 def objects(problem: Problem[Source]) -> None:
     """Replace objects by their attributes and calls of methods by their bodies, until no such edit is accepted."""
-    while problem.first(_simpler_objects(problem.best), "objects"):
-        pass
+    problem.exhaust(_simpler_objects, "objects")
 
 
 def operations(problem: Problem[Source]) -> None:
     """Replace computations by ``x + 1`` or a constant, tensors by ``torch.ones(1)``, until no edit is accepted."""
-    while problem.first(_simpler_operations(problem.best), "operations"):
-        pass
+    problem.exhaust(_simpler_operations, "operations")
 
 
 def _simpler_objects(source: Source) -> Iterator[Source | None]:
@@ -50,42 +41,32 @@ def _simpler_objects(source: Source) -> Iterator[Source | None]:
         yield _without_object(source, node)
         yield _as_plain_class(source, node)
     for statement in source.statements:
-        if isinstance(statement, ast.Assign):
-            yield _taken_apart(source, statement)
-        elif isinstance(statement, ast.For):
+        if isinstance(statement, ast.For):
             yield _filled(source, statement)
 
 
 def _with_method_spliced(source: Source, method: ast.FunctionDef) -> Source | None:
     """With the body of a method in place of its only call, where that is a statement: ``cache.put(k, v)``."""
     calls = [
-        (statement, statement.value)
+        (statement, call, call.func.value)
         for statement in source.statements
-        if isinstance(statement, ast.Expr | ast.Assign | ast.Return)
-        and isinstance(statement.value, ast.Call)
-        and isinstance(statement.value.func, ast.Attribute)
-        and statement.value.func.attr == method.name
+        if (call := inline.call_of(statement)) is not None
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == method.name
     ]
     uses = [n for n in source.nodes() if isinstance(n, ast.Attribute) and n.attr == method.name]
     if len(calls) != 1 or len(uses) != 1 or not method.args.args or method.decorator_list:
         return None
-    statement, call = calls[0]
-    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    statement, call, owner = calls[0]
     names = [p.arg for p in method.args.args]
-    values = [call.func.value, *call.args]
+    values = [owner, *call.args]
     if len(values) != len(names) or call.keywords:
         return None
-    *body, last = [renamed(inner, dict(zip(names, values, strict=True))) for inner in method.body]
-    if any(isinstance(n, ast.Return) for inner in body for n in ast.walk(inner)):
+    given = [renamed(inner, dict(zip(names, values, strict=True))) for inner in method.body]
+    body = inline.in_place_of(statement, given)
+    if body is None or any(isinstance(n, ast.Return) for inner in given[:-1] for n in ast.walk(inner)):
         return None
-    end: list[ast.AST] = [last]
-    if isinstance(last, ast.Return):
-        changed = copy.copy(statement)
-        changed.value = last.value or ast.Constant(None)
-        end = [changed]
-    elif not isinstance(statement, ast.Expr):
-        return None
-    return source.edited({number_of(statement): lambda _: [*body, *end], number_of(method): lambda _: None})
+    return source.edited({number_of(statement): lambda _: body, number_of(method): lambda _: None})
 
 
 def _without_object(source: Source, made: ast.ClassDef) -> Source | None:
@@ -145,7 +126,7 @@ def _filled(source: Source, loop: ast.For) -> Source | None:
         for s in source.statements
         if isinstance(s, ast.Assign) and is_name(s.targets[0], name) and isinstance(s.value, ast.Call | ast.Dict)
     ]
-    if len(makers) != 1 or ast.dump(place.slice) != ast.dump(ast.Name(_name(loop.target), ast.Load())):
+    if len(makers) != 1 or not isinstance(loop.target, ast.Name) or not is_name(place.slice, loop.target.id):
         return None
     filled = ast.parse("dict.fromkeys()", mode="eval").body
     assert isinstance(filled, ast.Call)
@@ -156,23 +137,6 @@ def _filled(source: Source, loop: ast.For) -> Source | None:
             return None
         filled = ast.Call(func=maker.func, args=[filled], keywords=[])
     return source.edited({number_of(maker): lambda _: filled, number_of(loop): lambda _: None})
-
-
-def _name(node: ast.AST) -> str:
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _taken_apart(source: Source, assignment: ast.Assign) -> Source | None:
-    """With an assignment for each name that is read in place of ``a, b, c = ...``, where some are not."""
-    target, value = assignment.targets[0], assignment.value
-    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
-        return None
-    pairs = [
-        ast.Assign(targets=[one], value=two)
-        for one, two in zip(target.elts, value.elts, strict=True)
-        if isinstance(one, ast.Name) and any(is_name(n, one.id) and isinstance(n.ctx, ast.Load) for n in source.nodes())  # type: ignore[attr-defined]
-    ]
-    return source.edited({number_of(assignment): lambda _: pairs}) if len(pairs) < len(target.elts) else None
 
 
 def _simpler_operations(source: Source) -> Iterator[Source | None]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from minimizer.engine.between.assertion import OUT, OUTS, Claim
 from minimizer.engine.reduce.python.source import BODIES
+from minimizer.engine.user_script.syntax import DECLARATIONS
 
-DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 MOST_CALLS = 3
 """Most calls of a last statement that are tried for an assertion of what they return."""
 CANNOT_RUN = "except Exception:\n    raise SystemExit(125)  # it cannot run here\n"

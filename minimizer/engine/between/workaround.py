@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minimizer.engine.between.answer import Found
 from minimizer.engine.between.exact_runs import ExactRuns
-from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, paste
+from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, function_around, inserted, paste, quoted
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
 from minimizer.engine.user_script.bundle import Bundle
 from minimizer.engine.user_script.statements import first_line, lines_of, with_text
@@ -85,7 +85,7 @@ def _changes(text: str, mechanism: Mechanism, line: int | None, call: int) -> It
 def moved_out(text: str, line: int) -> Pasted | None:
     """With a statement, its value, or a branch's test in a function that is never compiled; None if it cannot move."""
     tree = ast.parse(text)
-    function = _around(tree, line)
+    function = function_around(tree, line)
     statement = next((s for s in ast.walk(tree) if isinstance(s, ast.stmt) and s.lineno == line), None)
     if function is None or statement is None or function is statement:
         return None
@@ -127,15 +127,12 @@ def _movable(statement: ast.stmt) -> ast.stmt | ast.expr | None:
 
 def not_compiled(text: str, line: int) -> Pasted | None:
     """With ``@torch.compiler.disable`` above the function around a line: ``torch.compile`` above it would undo that."""
-    function = _around(ast.parse(text), line)
+    function = function_around(ast.parse(text), line)
     if function is None:
         return None
-    lines = lines_of(text)
-    row = lines[function.lineno - 1]
-    indent = row[: len(row) - len(row.lstrip())]
     first = first_line(function)
-    lines.insert(first - 1, f"{indent}{DISABLE}\n")
-    return Pasted("".join(lines), DISABLE, f"above line {first}, on {row.strip().removesuffix(':')[:100]}")
+    where = f"above line {first}, on {quoted(text, function.lineno)}"
+    return Pasted(inserted(text, first - 1, DISABLE, like=function.lineno), DISABLE, where)
 
 
 def entries_left_out(text: str) -> Iterator[Pasted]:
@@ -171,15 +168,7 @@ def forgotten_before(text: str, line: int) -> Pasted | None:
     statement = next((s for s in ast.walk(ast.parse(text)) if isinstance(s, ast.stmt) and s.lineno == line), None)
     if statement is None:
         return None
-    lines = lines_of(text)
-    row = lines[line - 1]
+    row = lines_of(text)[line - 1]
     if row[: statement.col_offset].strip():
         return None
-    lines.insert(line - 1, f"{row[: statement.col_offset]}{RESET}\n")
-    return Pasted("".join(lines), RESET, f"before line {line} ({row.strip()[:100]})")
-
-
-def _around(tree: ast.Module, line: int) -> ast.FunctionDef | None:
-    """The innermost function around a line."""
-    around = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or 0)]
-    return max(around, key=lambda n: n.lineno, default=None)
+    return Pasted(inserted(text, line - 1, RESET, like=line), RESET, f"before line {line} ({row.strip()[:100]})")

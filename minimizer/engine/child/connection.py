@@ -176,8 +176,9 @@ class Connection:
         with self._restarting:
             if self._closed:
                 raise ChildFailed("the child was ended")
-            if not self._is_alive:
-                self._restart()
+            if self._process is None or self._process.poll() is not None:
+                self._stop()
+                self.start()
             task = Task(self.number(), self._life)
             self._tasks[task.number] = task
         self._write_to(
@@ -231,14 +232,6 @@ class Connection:
         """End a task. Harmless when it is over, or the child is."""
         with suppress(ChildFailed):
             self._write({"op": Action.KILL.value, "to": task.number})
-
-    def _restart(self) -> None:
-        self._stop()
-        self.start()
-
-    @property
-    def _is_alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     def _write_to(self, task: Task, who: str, message: Message) -> None:
         """Write to the zygote of a task; where that is gone, say why once it is known."""

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
+
+from minimizer.engine.child.bounded import Loose, Name
 
 MOST_LOOKS, MOST_ENTRIES, MOST_GRAPHS, MOST_UNSEEN = 5000, 250_000, 10_000, 500
 PER_LANE = 1_000_000
 """Numbers of one thread: 3000002 is the second call of the third thread, or task of a pool, that the script starts."""
 Path = Annotated[str, StringConstraints(max_length=2000)]
-Word = Annotated[str, StringConstraints(max_length=1000)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
 Number = Annotated[int, Field(ge=0, le=10**17)]
 """A number of a call or a unit, which says in which thread it was; see `PER_LANE`."""
-Entry = dict[Word, Word]
+Entry = dict[Name, Name]
 
 
-class _Loose(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=True)
-
-
-class Look(_Loose):
+class Look(Loose):
     """One look: its moment, and the changes since the previous look of the same sort.
 
     ``unit`` counts calls and backwards together, ``number`` each on its own. ``full``: it covers everything reachable,
@@ -32,14 +29,14 @@ class Look(_Loose):
     a denser plan of looks shows no more of this moment.
     """
 
-    event: Word
+    event: Name
     unit: Number
     number: Number = 0
     thread: Number = 0
     finest: bool = False
     line: Count = 0
-    file: Word = ""
-    code: Word = ""
+    file: Name = ""
+    code: Name = ""
     full: bool
     compiled: Count = 0
     changed: dict[Path, Entry] = Field(default_factory=dict, max_length=MOST_ENTRIES)
@@ -57,28 +54,28 @@ class Look(_Loose):
         return self.event, self.unit, self.full
 
 
-class Unseen(_Loose):
+class Unseen(Loose):
     """What a run did not look at, or not in full: a rule of the observer's, an object or moment, and how many there were.
 
     The ``object`` is empty in a row that stands for all those of its rule that are not named.
     """
 
-    rule: Word
+    rule: Name
     object: Path = ""
     count: Count = 1
 
 
-class Glance(_Loose):
+class Glance(Loose):
     """A look of the script at a wrapper: how, and at which line (as in `Look`). ``key`` is its name in a request."""
 
     key: Path
-    sort: Word
+    sort: Name
     line: Count = 0
-    file: Word = ""
-    code: Word = ""
+    file: Name = ""
+    code: Name = ""
 
 
-class ExactLog(_Loose):
+class ExactLog(Loose):
     """All looks of one exact run, and what they left out."""
 
     looks: list[Look] = Field(default_factory=list, max_length=MOST_LOOKS)
@@ -92,14 +89,14 @@ class ExactLog(_Loose):
     """What the script's own code read of the machine, for later runs to read again; opaque here."""
     resident: Annotated[int, Field(ge=0, le=1 << 50)] = 0
     """The most memory that the run had in use, in bytes."""
-    written: dict[Path, Word] = Field(default_factory=dict, max_length=MOST_ENTRIES)
+    written: dict[Path, Name] = Field(default_factory=dict, max_length=MOST_ENTRIES)
     """What functions that the script gave to the compiler wrote while it ran them: paths, each with the function."""
     whole: list[Annotated[str, StringConstraints(max_length=1 << 20)]] = Field(default_factory=list, max_length=10_000)
     """Elements of tensors as float64 in base64, to which ``whole`` of an entry points."""
     wrappers: Count = 0
     """Wrappers of modules that were made, and below how the script looked at them; where that was watched."""
     glances: list[Glance] = Field(default_factory=list, max_length=1000)
-    packages: list[Word] = Field(default_factory=list, max_length=200)
+    packages: list[Name] = Field(default_factory=list, max_length=200)
     """Modules of packages whose functions Dynamo traced."""
     graph_calls: list[list[Number]] = Field(default_factory=list, max_length=MOST_GRAPHS)
     """For each graph, in order of compilation: the outermost call that made each of its calls."""

@@ -12,7 +12,7 @@ from minimizer.engine.child.bounded import Count, Line, Long, Loose, Number, Tex
 from minimizer.engine.child.compilations import Break, Recompile
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.traced import Sides, Traced
-from minimizer.engine.trouble import CONTEXT_LOST, OUT_OF_MEMORY, Death, Fault, Rule, is_starved_compiler, rule_for
+from minimizer.engine.trouble import Death, Fault, Rule, is_starved_compiler, rule_for
 from minimizer.vocabulary import Kind
 
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
@@ -47,16 +47,6 @@ class ExceptionInfo(Loose):
     """The innermost line of library code that ``source`` calls, if it calls a library."""
     device: Literal["", "out_of_memory", "context_lost"] = ""
     """A GPU that is out of memory, or lost to this process (``inside/failures.py``); empty for other errors."""
-
-    @property
-    def has_lost_context(self) -> bool:
-        """Whether the process lost its GPU: kernels run asynchronously, so that the frame that raises says nothing."""
-        return self.device == CONTEXT_LOST
-
-    @property
-    def ran_out_of_memory(self) -> bool:
-        """Whether the GPU ran out of memory, which says nothing while processes of ours hold some of it."""
-        return self.device == OUT_OF_MEMORY
 
     @property
     def is_of_starved_compiler(self) -> bool:

@@ -28,20 +28,17 @@ class Effect:
     def told(self, workaround: Workaround, module: str) -> Workaround:
         """A workaround for a fault in ``module``, with its effect."""
         seconds, seconds_with = self.seconds or (workaround.seconds_before, workaround.seconds_with)
-        return Workaround(
-            code=workaround.code,
-            verified=workaround.verified,
-            where=workaround.where,
-            diff=workaround.diff,
-            what="; ".join([workaround.what, *self.sentences(module)]),
-            seconds_before=seconds,
-            seconds_with=seconds_with,
-            graphs_before=self.graphs[0],
-            graphs_with=self.graphs[1],
-            breaks_before=self.breaks[0],
-            breaks_with=self.breaks[1],
-            eager_modules=list(self.eager),
-        )
+        changes = {
+            "what": "; ".join([workaround.what, *self.sentences(module)]),
+            "seconds_before": seconds,
+            "seconds_with": seconds_with,
+            "graphs_before": self.graphs[0],
+            "graphs_with": self.graphs[1],
+            "breaks_before": self.breaks[0],
+            "breaks_with": self.breaks[1],
+            "eager_modules": list(self.eager),
+        }
+        return workaround.model_copy(update=changes)
 
     def sentences(self, module: str) -> list[str]:
         """The effect in words; ``module``: the one at fault."""
@@ -65,7 +62,6 @@ class Effect:
 
 def effect_of(before: Finished, after: Finished) -> Effect:
     """The effect of a change, from a run without it and one with it."""
-    unknown = before.health is None or after.health is None
     old, new = before.health, after.health
     seconds = None
     if old is not None and new is not None and old.compiled_seconds is not None and old.eager_seconds is not None:
@@ -73,7 +69,7 @@ def effect_of(before: Finished, after: Finished) -> Effect:
         is_timed = new.compiled_seconds is not None or not after.checked.calls_made
         left = max(0.0, old.eager_seconds - (new.eager_seconds or 0.0))
         seconds = (old.compiled_seconds, (new.compiled_seconds or 0.0) + left) if is_timed else None
-    breaks = (0, 0) if unknown or old is None or new is None else (old.breaks, new.breaks)
+    breaks = (0, 0) if old is None or new is None else (old.breaks, new.breaks)
     untimed = next((health.untimed for health in (old, new) if health is not None and health.untimed), "")
     return Effect(
         seconds,

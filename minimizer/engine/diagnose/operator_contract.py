@@ -13,8 +13,7 @@ from minimizer.engine.budget.patience import OPCHECK_SECONDS
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.user_script.bundle import Bundle, bundle
-from minimizer.engine.user_script.own_operators import own_operators
-from minimizer.engine.user_script.registrations import registration
+from minimizer.engine.user_script.own_operators import own_operators, registration
 from minimizer.inside.questions import OperatorsRequest
 from minimizer.report.culprit import Culprit, Source
 from minimizer.vocabulary import Kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 
@@ -30,9 +31,9 @@ def paste(text: str, code: str) -> Pasted:
         where = f"behind the imports (line {number})" if number else "at the top"
     else:
         first = first_line(node)
-        number, where = first - 1, f"before line {first} ({_line(text, first)})"
+        number, where = first - 1, f"before line {first} ({quoted(text, first)})"
     code = _with_torch(tree, number, code)
-    return Pasted(_insert(text, number, code), code, where)
+    return Pasted(inserted(text, number, code), code, where)
 
 
 def set_again(text: str, name: str, code: str) -> Pasted | None:
@@ -42,54 +43,45 @@ def set_again(text: str, name: str, code: str) -> Pasted | None:
     assigned = [
         n for n in ast.walk(tree) if isinstance(n, ast.Assign) for t in n.targets if full_name(t, names) == name
     ]
-    if not assigned:
-        return None
-    last = max(assigned, key=lambda n: n.lineno)
-    number = last.end_lineno or last.lineno
-    where = f"behind line {number}: {_line(text, number)}"
-    code = _with_torch(tree, number, code)
-    return Pasted(_insert(text, number, code, like=last.lineno), code, where)
+    return _behind(text, max(assigned, key=lambda n: n.lineno), code) if assigned else None
+
+
+def function_around(tree: ast.Module, line: int) -> ast.FunctionDef | None:
+    """The innermost function around a line."""
+    around = [
+        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or n.lineno)
+    ]
+    return max(around, key=lambda n: n.lineno, default=None)
 
 
 def is_method_of_a_module(text: str, line: int) -> bool:
     """Whether the innermost function around a line is what a module does as a whole, and so no narrower than that."""
-    around = [
-        n
-        for n in ast.walk(ast.parse(text))
-        if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or n.lineno)
-    ]
-    return bool(around) and max(around, key=lambda n: n.lineno).name in ("forward", "__call__")
+    function = function_around(ast.parse(text), line)
+    return function is not None and function.name in ("forward", "__call__")
 
 
 def disable_function(text: str, line: int) -> Pasted | None:
     """``@torch.compiler.disable`` on the innermost function around a line; None if there is none or it is compiled."""
     tree = ast.parse(text)
-    around = [
-        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or n.lineno)
-    ]
-    if not around:
+    function = function_around(tree, line)
+    if function is None or function.name in _compiled(tree):
         return None
-    function = max(around, key=lambda n: n.lineno)
-    if any("compile" in ast.unparse(d) for d in function.decorator_list) or function.name in _compiled(tree):
+    if any("compile" in ast.unparse(d) for d in function.decorator_list):
         return None
     first = first_line(function)
     code = _with_torch(tree, first - 1, "@torch.compiler.disable")
-    where = f"above line {function.lineno}: {_line(text, function.lineno)}"
-    return Pasted(_insert(text, first - 1, code, like=first), code, where)
+    where = f"above line {function.lineno}: {quoted(text, function.lineno)}"
+    return Pasted(inserted(text, first - 1, code, like=first), code, where)
 
 
 def disable_module(text: str, path: str) -> Pasted | None:
     """``torch.compiler.disable`` around one submodule of the compiled model; None if that is not bound to a name."""
-    tree = ast.parse(text)
-    owner = _owner(tree, path.split("."))
+    owner = _owner(ast.parse(text), path.split("."))
     if owner is None:
         return None
     statement, name, steps = owner
-    target = name + "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in steps)
-    last = statement.end_lineno or statement.lineno
-    code = _with_torch(tree, last, f"{target} = torch.compiler.disable({target})")
-    where = f"behind line {last}: {_line(text, last)}"
-    return Pasted(_insert(text, last, code, like=statement.lineno), code, where)
+    target = _reached(name, steps)
+    return _behind(text, statement, f"{target} = torch.compiler.disable({target})")
 
 
 def disable_equal_modules(text: str, path: str) -> Pasted | None:
@@ -106,14 +98,22 @@ def disable_equal_modules(text: str, path: str) -> Pasted | None:
     before = len(rest) - (len(steps) - places[-1])
     if before < 0:
         return None
-    listed = name + "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in rest[:before])
-    tail = "".join(f".{step}" for step in rest[before + 1 :])
+    listed, tail = _reached(name, rest[:before]), _reached("", rest[before + 1 :])
     target = f"equal{tail}" if tail else f"{listed}[place]"
     head = f"for equal in {listed}:" if tail else f"for place in range(len({listed})):"
+    return _behind(text, statement, f"{head}\n    {target} = torch.compiler.disable({target})")
+
+
+def _reached(name: str, steps: Sequence[str]) -> str:
+    """The expression for a submodule, from a name."""
+    return name + "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in steps)
+
+
+def _behind(text: str, statement: ast.stmt, code: str) -> Pasted:
+    """Insert statements behind another one."""
     last = statement.end_lineno or statement.lineno
-    code = _with_torch(ast.parse(text), last, f"{head}\n    {target} = torch.compiler.disable({target})")
-    where = f"behind line {last}: {_line(text, last)}"
-    return Pasted(_insert(text, last, code, like=statement.lineno), code, where)
+    code = _with_torch(ast.parse(text), last, code)
+    return Pasted(inserted(text, last, code, like=statement.lineno), code, f"behind line {last}: {quoted(text, last)}")
 
 
 def diff(before: str, after: str, name: str) -> str:
@@ -193,7 +193,7 @@ def _after_imports(tree: ast.Module) -> int:
     return last
 
 
-def _line(text: str, number: int) -> str:
+def quoted(text: str, number: int) -> str:
     """A line for quoting, without a final colon, which would read as an announcement."""
     return lines_of(text)[number - 1].strip().removesuffix(":")[:100]
 
@@ -207,7 +207,7 @@ def _with_torch(tree: ast.Module, after: int, code: str) -> str:
     return f"import torch\n{code}" if is_missing else code
 
 
-def _insert(text: str, after: int, code: str, *, like: int | None = None) -> str:
+def inserted(text: str, after: int, code: str, *, like: int | None = None) -> str:
     """The text with statements inserted after a line, indented like the line ``like``."""
     lines = lines_of(text)
     model = lines[like - 1] if like else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.diagnose.ladder import on_backend
 from minimizer.engine.diagnose.paste import paste
 from minimizer.engine.diagnose.sets import Answer, Seen, Setting
 from minimizer.engine.oracle.oracle import Oracle
@@ -47,8 +48,7 @@ class ProgramTrials:
         return outcome.values
 
     def under(self, backend: str) -> ProgramTrials:
-        kept = tuple((k, v) for k, v in self.program.compile_kwargs if k not in ("backend", "mode", "options"))
-        return replace(self, program=replace(self.program, compile_kwargs=(*kept, ("backend", repr(backend)))))
+        return replace(self, program=on_backend(self.program, backend))
 
     def _request(self, setting: Setting) -> TrialRequest:
         program = replace(self.program, setup=(*self.program.setup, *setting.lines))

@@ -46,10 +46,6 @@ class Repro:
     data_keys: tuple[DataKey, ...] = ()
     hang_after: float | None = None
 
-    @property
-    def needs_data(self) -> bool:
-        return bool(self.data_keys)
-
     def importing(self, module: str) -> Repro:
         """A copy that also imports a submodule of torch."""
         source = re.sub(r"^import torch$", f"import torch\nimport {module}", self.source, count=1, flags=re.MULTILINE)
@@ -82,7 +78,7 @@ def emit(
     attempts = idioms.attempts_for(rate)
     settings = list(own.settings)
     if program.around and not (failure.kind is Kind.WRONG_GRADIENT and program.grad):
-        settings += map(_entered, program.around)  # no backward is compared, which would run outside of them
+        settings += [f"{context}.__enter__()" for context in program.around]  # no backward would run outside of them
     if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
     function = "f" if "f" not in own.names else prose.fresh("function", set(own.names))
@@ -113,11 +109,6 @@ def emit(
         data_keys=inputs.data_keys(named),
         hang_after=idioms.hang_after(subject) if failure.kind is Kind.HANG else None,
     )
-
-
-def _entered(context: str) -> str:
-    """A statement that enters a context of autocast for all that follows."""
-    return f"{context}.__enter__()"
 
 
 def _spellings(program: Program, own: layout.Setup) -> Sequence[bool]:

@@ -84,7 +84,7 @@ def evidence(kind: Kind, subject: Subject) -> str:
     if kind is Kind.HANG:  # a line of the stack that faulthandler writes
         return f" in {details['stuck_in']}\n" if "stuck_in" in details else "Timeout ("
     if kind is Kind.MISSING_ERROR:
-        return f"AssertionError: expected={_quoted(_short(details))}, actual=None\n"
+        return f"AssertionError: expected={_short(details)!r}, actual=None\n"
     if kind in (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR):
         return "actual   "  # the handler has already searched the message for the telltale words
     if kind.is_of_metadata:
@@ -236,7 +236,9 @@ def judged(telltale: str, said: str = "actual  ", *, message: str = "") -> str:
     else:
         handler = f'message = {typed}\nprint("{said}", message.partition("\\n")[0])'
         where = "message"
-    return f"except Exception as error:\n{_block(handler, f'raise error if {_quoted(telltale)} in {where} else SystemExit(125)')}"
+    return (
+        f"except Exception as error:\n{_block(handler, f'raise error if {telltale!r} in {where} else SystemExit(125)')}"
+    )
 
 
 def _judged(subject: Subject) -> str:
@@ -266,7 +268,7 @@ def _missing_error(subject: Subject) -> str:
     ) + _repeated(
         subject,
         f"expected, actual = {raised}({subject.eager}), {raised}({subject.compiled})\n"
-        f"if expected != {_quoted(_short(subject.details))} or actual not in (expected, None):\n"
+        f"if expected != {_short(subject.details)!r} or actual not in (expected, None):\n"
         "    raise SystemExit(125)\n"
         f'assert actual == expected, f"{BOTH}"\n',
     )
@@ -325,10 +327,6 @@ def _returns(subject: Subject) -> Sequence[str]:
     if not subject.waits:
         return [f'print("actual  ", {subject.run(subject.compiled)})']
     return [f"actual = {subject.run(subject.compiled)}", *subject.waits, 'print("actual  ", actual)']
-
-
-def _quoted(text: str) -> str:
-    return repr(text)
 
 
 _IDIOMS: dict[Kind, Callable[[Subject], str]] = {

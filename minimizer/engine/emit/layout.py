@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ruff import find_ruff_bin  # type: ignore[import-untyped]
 
-from minimizer.engine.user_script.statements import script_lines, text_of
+from minimizer.engine.user_script.statements import bound_name, script_lines, text_of
 from minimizer.engine.user_script.syntax import DEFINITIONS
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
@@ -122,12 +122,11 @@ def _aliases(tree: ast.Module) -> Iterator[tuple[str, str, int | None]]:
         elif (
             isinstance(node, ast.Assign)
             and isinstance(node.value, ast.Attribute)
-            and isinstance(node.targets[0], ast.Name)
-            and len(node.targets) == 1
+            and (name := bound_name(node)) is not None
             and re.fullmatch(r"torch(\.\w+)+", path := ast.unparse(node.value))
             and node.lineno == node.end_lineno
         ):
-            yield node.targets[0].id, path, node.lineno
+            yield name, path, node.lineno
 
 
 def assemble(header: str, parts: Iterable[str], *, imports: Iterable[str] = (), modules: Iterable[str] = ()) -> str:
@@ -203,14 +202,9 @@ def _is_tuple(source: bytes, expected: ast.Tuple) -> bool:
 def code_lines(source: str) -> int:
     """The number of lines with code: not blank, not only a comment, not the module's docstring."""
     docstring: set[int] = set()
-    body = ast.parse(source).body
-    if (
-        body
-        and isinstance(body[0], ast.Expr)
-        and isinstance(body[0].value, ast.Constant)
-        and isinstance(body[0].value.value, str)
-    ):
-        docstring = set(range(body[0].lineno, (body[0].end_lineno or body[0].lineno) + 1))
+    tree = ast.parse(source)
+    if ast.get_docstring(tree) is not None:
+        docstring = set(range(tree.body[0].lineno, (tree.body[0].end_lineno or tree.body[0].lineno) + 1))
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in _NO_CODE:

@@ -15,9 +15,9 @@ from dataclasses import replace
 from minimizer.engine.emit.inputs import is_drawn
 from minimizer.engine.emit.layout import LINE
 from minimizer.engine.program import render
-from minimizer.engine.program.arguments import Arg, Code, Ref
+from minimizer.engine.program.arguments import Code, Ref
 from minimizer.engine.program.model import Input, Node, Program
-from minimizer.engine.user_script.statements import with_values
+from minimizer.engine.user_script.statements import bound_name, with_values
 
 FUNCTIONAL = "torch.nn.functional"
 OPERATORS = "torch.ops."
@@ -118,16 +118,7 @@ def named(program: Program, taken: Iterable[str]) -> Program:
         names[item.name] = fresh(_input_name(item) or next((c for c in letters if c not in used), "x"), used)
     for node in program.nodes:
         names[node.name] = fresh(_noun(node), used)
-
-    def rename(leaf: Arg) -> Arg:
-        return Ref(names[leaf.name]) if isinstance(leaf, Ref) else leaf
-
-    return replace(
-        program,
-        inputs=tuple(replace(i, name=names[i.name]) for i in program.inputs),
-        nodes=tuple(replace(n.mapped(rename), name=names[n.name]) for n in program.nodes),
-        outputs=tuple(names[o] for o in program.outputs),
-    )
+    return program.under(names)
 
 
 def _globals(program: Program) -> set[str]:
@@ -183,11 +174,7 @@ def _used(body: list[ast.stmt]) -> list[ast.stmt]:
     read = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     result: list[ast.stmt] = []
     for statement in body:
-        if (
-            isinstance(statement, ast.Assign)
-            and isinstance(statement.targets[0], ast.Name)
-            and statement.targets[0].id not in read
-        ):
+        if isinstance(statement, ast.Assign) and bound_name(statement) not in {None, *read}:
             if isinstance(statement.value, ast.Name):
                 continue
             statement = ast.Expr(statement.value)
@@ -196,9 +183,9 @@ def _used(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _absorbs(statement: ast.stmt, before: ast.stmt, others: list[ast.stmt]) -> bool:
-    if not (isinstance(before, ast.Assign) and len(before.targets) == 1 and isinstance(before.targets[0], ast.Name)):
+    name = bound_name(before)
+    if not isinstance(before, ast.Assign) or name is None:
         return False
-    name = before.targets[0].id
     if not isinstance(statement, ast.Assign | ast.Return | ast.Expr) or statement.value is None:
         return False
     uses = sum(_uses(name, node) for node in (statement, *others))

@@ -11,13 +11,16 @@ import itertools
 import re
 import signal
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from minimizer.engine.budget.patience import REPRO_SECONDS
 from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.emit.idioms import CANNOT_RUN, judged
 from minimizer.engine.emit.subject import WAIT_FOR_GPU
+from minimizer.engine.user_script.statements import bound_name
+from minimizer.engine.user_script.syntax import DECLARATIONS
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind
@@ -31,7 +34,6 @@ except AssertionError as error:
 NAMES_GPU, BINDS_TORCH = re.compile(r"\bcuda\b"), re.compile(r"^import torch(?!\w| as\b)", re.MULTILINE)
 NAMES = ("check", "run", "program")
 """Names for the last statement of a script as a function."""
-DECLARATIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def emit_script(
@@ -50,38 +52,44 @@ def emit_script(
     Raises:
         SyntaxError: ``text`` is not Python.
     """
-    comment = header.comment(failure, culprits, environment, failure.reproducibility, 1, {})
+
+    def repro(body: str, evidence: str) -> Repro:
+        return of_text(in_lines(body), failure, culprits, environment, evidence)
+
     if failure.kind is Kind.HANG:
         evidence = f" in {stuck_in}\n" if stuck_in else "Timeout ("
-        forms = _in_one_process(text, comment, failure, evidence)
+        forms = _in_one_process(text, failure, partial(repro, evidence=evidence))
         yield from (replace(form, hang_after=REPRO_SECONDS) for form in forms)
         return
     if crash is None:
-        yield from _in_one_process(
-            text, comment, failure, "actual AssertionError" if failure.kind.is_numeric else "actual "
-        )
+        evidence = "actual AssertionError" if failure.kind.is_numeric else "actual "
+        yield from _in_one_process(text, failure, partial(repro, evidence=evidence))
     status = f"-signal.{signal.Signals(crash).name}" if crash is not None else "1"
     evidence = f"expected exit status 0, actual {-crash if crash is not None else 1}\n"
-    yield _repro(comment, _in_children(text, status, _last_words(failure, crash)), failure, evidence)
+    yield repro(_in_children(text, status, _last_words(failure, crash)), evidence)
 
 
-def _in_one_process(text: str, comment: str, failure: Failure, evidence: str) -> Iterator[Repro]:
+def _in_one_process(text: str, failure: Failure, repro: Callable[[str], Repro]) -> Iterator[Repro]:
     """The forms that run the last statement without the compiler, then with it: as a function where that is shorter than to write it twice.
 
     At last all that the script does as a function: what its last statement works on may be of use only once, such as a graph of autograd.
     """
-    twice = _repro(comment, _twice(text, failure), failure, evidence)
-    named = _repro(comment, _twice(_named(text, 1), failure), failure, evidence)
+    twice = repro(_twice(text, failure))
+    named = repro(_twice(_named(text, 1), failure))
     if named.lines < twice.lines:
         yield named
     yield twice
     doing = sum(not isinstance(statement, DECLARATIONS) for statement in ast.parse(text).body)
     if doing > 1 and failure.kind is not Kind.HANG:
-        yield _repro(comment, _twice(_named(text, doing), failure), failure, evidence)
+        yield repro(_twice(_named(text, doing), failure))
 
 
-def _repro(comment: str, body: str, failure: Failure, evidence: str) -> Repro:
-    source = layout.assemble(comment, [in_lines(body)])
+def of_text(
+    text: str, failure: Failure, culprits: Sequence[Culprit], environment: Mapping[str, str], evidence: str
+) -> Repro:
+    """The repro that consists of this text, under the header of its failure."""
+    comment = header.comment(failure, culprits, environment, failure.reproducibility, 1, {})
+    source = layout.assemble(comment, [text])
     return Repro(source=source, lines=layout.code_lines(source), kind=failure.kind, evidence=evidence)
 
 
@@ -150,13 +158,9 @@ def _uncompiled(before: Sequence[ast.stmt], statement: ast.stmt) -> str | None:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return None
-    named = {
-        s.targets[0].id: s.value for s in before if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
-    }
+    named = {name: s.value for s in before if isinstance(s, ast.Assign) and (name := bound_name(s)) is not None}
     compiled = named.get(call.func.id) if isinstance(call.func, ast.Name) else call.func
-    if not isinstance(compiled, ast.Call):
-        return None
-    if ast.unparse(compiled.func) != "torch.compile" or len(compiled.args) != 1:
+    if not isinstance(compiled, ast.Call) or ast.unparse(compiled.func) != "torch.compile" or len(compiled.args) != 1:
         return None
     plain = ast.Call(func=compiled.args[0], args=call.args, keywords=call.keywords)
     return f'print("expected", {ast.unparse(plain)})'

@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -99,7 +99,7 @@ def write(program: Program, details: Details, rate: Reproducibility, journal: Jo
 
 def data_of(repro: Repro, case: Case) -> bytes | None:
     """The content of a repro's data file; None if it needs none."""
-    return case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.needs_data else None
+    return case.survey.data({key.golden: key.key for key in repro.data_keys}) if repro.data_keys else None
 
 
 def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
@@ -150,8 +150,8 @@ def save(checkpoint: Checkpoint, case: Case, sink: Sink) -> None:
         signature=case.signature.text,
         window=as_json(located.window),
         best=as_json(checkpoint.best),
-        roots=[_plain(region) for region in located.roots],
-        elsewhere=[_plain(region) for region in located.elsewhere],
+        roots=[astuple(region) for region in located.roots],
+        elsewhere=[astuple(region) for region in located.elsewhere],
         layers=list(located.layers),
         trials=checkpoint.trials,
         seconds=checkpoint.seconds,
@@ -190,7 +190,3 @@ def _digest(program: Program) -> str:
     """A hash of everything that names golden values; origins contain the script's folder, which changes."""
     names = [[item.name for item in program.inputs], [node.name for node in program.nodes]]
     return hashlib.sha256(json.dumps([program.fingerprint(), names]).encode()).hexdigest()
-
-
-def _plain(region: Region) -> tuple[int, int, str, str]:
-    return region.start, region.stop, region.path, region.module_class

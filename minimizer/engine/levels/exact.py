@@ -25,12 +25,11 @@ from minimizer.engine.between.wrapper_effect import told, wrapper_effect
 from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.exact_log import Glance, Look
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.emit import Repro, header, layout
+from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.text import TextLevel
-from minimizer.engine.reduce.graph import OnStep, Reduced
-from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script, shorter
+from minimizer.engine.reduce.python import Rerun, Source, shorter
 from minimizer.engine.reduce.python.rerun import has_ended_itself
 from minimizer.engine.survey.cases import Settled
 from minimizer.engine.user_script.bundle import bundle
@@ -44,7 +43,6 @@ from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, Mechanism, Reproducibility, Workaround
 from minimizer.vocabulary import Reason, Status, Step
 
-PASSES = (passes.operations, passes.objects, shorter.statements)
 BY_CONSTRUCT: tuple[Mechanism, ...] = ("wrong_constant", "skipped_handler")
 """Mechanisms that say how a value came about, and not by what: there the construct that is left says more."""
 EVIDENCE = "AssertionError"
@@ -52,6 +50,8 @@ EVIDENCE = "AssertionError"
 
 class BetweenGraphs(TextLevel):
     """One script, by exact runs."""
+
+    further = (passes.operations, passes.objects, shorter.statements)
 
     def __init__(
         self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int, timeout: float
@@ -194,10 +194,6 @@ class BetweenGraphs(TextLevel):
         source = self._source(look)
         return source.line if source is not None and source.file == self._script.name else 0
 
-    def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:
-        watch = self._journal.watch
-        return reduce_script(script, check=check, on_step=record, jobs=self._jobs, further=PASSES, watch=watch)
-
     def _count(self, reduced: Source) -> None:
         """Count the operators that the compiled functions call, of the script and of what is left of it."""
         before, after = (self._rerun.observed(text).calls for text in (self._text, reduced.text))
@@ -207,7 +203,7 @@ class BetweenGraphs(TextLevel):
     def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
         plain = with_backend(reduced.text, oracle.backend)
         scripts = dict.fromkeys((named_entries(plain), plain))
-        forms = (self._written(text) for script in scripts for text in self._asserted(script, oracle))
+        forms = (self._written(text, _evidence(text)) for script in scripts for text in self._asserted(script, oracle))
         shown = self._first_that_shows(forms, has_ended_itself)
         return self._publish(shown) if shown is not None else None
 
@@ -240,13 +236,6 @@ class BetweenGraphs(TextLevel):
         """What differs at the end of a script."""
         logs = oracle.logs(text)
         return difference_at_end(*logs) if logs is not None else ()
-
-    def _written(self, text: str) -> Repro:
-        fault, environment = self._journal.fault, self._journal.report.environment
-        failure = fault.announced
-        comment = header.comment(failure, fault.culprits, environment, failure.reproducibility, 1, {})
-        source = layout.assemble(comment, [text])
-        return Repro(source=source, lines=layout.code_lines(source), kind=failure.kind, evidence=_evidence(text))
 
 
 def _evidence(text: str) -> str:

@@ -17,13 +17,11 @@ from minimizer.engine.between.public import named_entries, with_backend
 from minimizer.engine.budget.patience import WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
-from minimizer.engine.emit import Repro, header, layout
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.finding_forms import forms
 from minimizer.engine.levels.text import TextLevel
-from minimizer.engine.reduce.graph import OnStep, Reduced
-from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script
+from minimizer.engine.reduce.python import Rerun, Source
 from minimizer.engine.reduce.python.rerun import has_ended_itself
 from minimizer.engine.user_script.bundle import bundle
 from minimizer.inside.questions import ScriptRequest
@@ -33,8 +31,6 @@ from minimizer.vocabulary import Kind, Stage, Step
 
 BACKENDS = ("eager", "aot_eager", None)
 """The simplest first. Dynamo alone breaks graphs and decides what is compiled again, but some guards come from what is behind it. None: the script's own."""
-PASSES = (passes.operations, passes.objects)
-"""What is computed, and by which objects, does not matter."""
 PARTS = 2
 """Graphs of a function that is split; of one that is compiled again and again there are more."""
 ENOUGH = REPEATED + 1
@@ -101,6 +97,9 @@ class FindingOracle(Rerun):
 class FindingLevel(TextLevel):
     """The search among the texts of one script that ``oracle`` judges."""
 
+    further = (passes.operations, passes.objects)
+    """What is computed, and by which objects, does not matter."""
+
     def __init__(
         self, script: Path, args: Sequence[str], journal: Journal, oracle: FindingOracle, *, jobs: int
     ) -> None:
@@ -145,23 +144,16 @@ class FindingLevel(TextLevel):
             )
             return self._emit(reduced.text)
 
-    def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:
-        watch = self._journal.watch
-        return reduce_script(script, check=check, on_step=record, jobs=self._jobs, further=PASSES, watch=watch)
-
     def _emit(self, text: str) -> Draft | None:
         """The first form of the repro that says what Dynamo says of the script."""
         cause = self._oracle.shown(text)
         if cause is None:
             return None
         plain = with_backend(text, self._oracle.backend) if self._oracle.backend is not None else text
-        failure, environment = self._journal.fault.announced, self._journal.report.environment
-        comment = header.comment(failure, self._journal.fault.culprits, environment, failure.reproducibility, 1, {})
         for script in dict.fromkeys((named_entries(plain), plain)):
-            for form in forms(script, failure.kind, first_line(cause)):
-                source = layout.assemble(comment, [form.text])
-                repro = Repro(source, layout.code_lines(source), failure.kind, form.evidence)
-                if self._oracle.shows(source, partial(_says, form.evidence)):
+            for form in forms(script, self._oracle.kind, first_line(cause)):
+                repro = self._written(form.text, form.evidence)
+                if self._oracle.shows(repro.source, partial(_says, form.evidence)):
                     return Draft(self._publish(repro))
         return None
 

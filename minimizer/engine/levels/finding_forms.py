@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from minimizer.engine.advice.rules import REPEATED
 from minimizer.engine.between.public import with_fullgraph
-from minimizer.engine.between.showing import DECLARATIONS, guarded
-from minimizer.engine.user_script.syntax import imported
+from minimizer.engine.between.showing import guarded
+from minimizer.engine.user_script.syntax import DECLARATIONS, imported
 from minimizer.vocabulary import Kind
 
 BREAK = "expected one graph, actual a graph break: "

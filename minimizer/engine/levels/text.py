@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,12 +10,14 @@ from pathlib import Path
 from minimizer.engine import fold
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
+from minimizer.engine.emit.script_idioms import of_text
 from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import recorder
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.reduce.graph import OnStep, Reduced
-from minimizer.engine.reduce.python import Check, Rerun, Source, reduction_of
+from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script, reduction_of
+from minimizer.engine.reduce.python.reducer import Pass
 from minimizer.engine.reduce.python.seeds import seeded
 from minimizer.engine.user_script.bundle import Bundle
 from minimizer.engine.verify.reserve import to_finish
@@ -24,8 +25,11 @@ from minimizer.report.model import Reduction
 from minimizer.vocabulary import Kind, Step
 
 
-class TextLevel(ABC):
+class TextLevel:
     """The search for a repro among the texts of one script: announce → reduce → blame → emit. ``rerun`` runs forms of the repro."""
+
+    further: Sequence[Pass] = ()
+    """Passes of this level, beside those over any script."""
 
     def __init__(self, script: Path, args: Sequence[str], journal: Journal, rerun: Rerun, *, jobs: int) -> None:
         self._script, self._args, self._journal, self._rerun, self._jobs = script, args, journal, rerun, jobs
@@ -55,9 +59,15 @@ class TextLevel(ABC):
         journal.fault = replace(journal.fault, reduction=reduction)
         return reduced.best
 
-    @abstractmethod
     def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:
         """Reduce a script by the passes of this level."""
+        watch = self._journal.watch
+        return reduce_script(script, check=check, on_step=record, jobs=self._jobs, further=self.further, watch=watch)
+
+    def _written(self, text: str, evidence: str) -> Repro:
+        """The repro that consists of this text, and says its ``evidence`` when it exits with 1."""
+        fault = self._journal.fault
+        return of_text(text, fault.announced, fault.culprits, self._journal.report.environment, evidence)
 
     def _first_that_shows(self, forms: Iterable[Repro], is_it: Callable[[ExceptionInfo | None], bool]) -> Repro | None:
         """The first form of the repro that ends so in the warm child, and well without the compiler."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from minimizer.engine.child import stacks
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome, Verdict
-from minimizer.engine.trouble import KILLED
+from minimizer.engine.trouble import CONTEXT_LOST, KILLED
 from minimizer.report.model import AlsoSeen, each_once
 from minimizer.vocabulary import Kind
 
@@ -152,7 +152,7 @@ def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
     if error is None:
         return Signature(kind)
     message = normalise(error.root_message)  # and not that of a wrapper, which is the same whatever it wraps
-    if error.has_lost_context:
+    if error.device == CONTEXT_LOST:  # kernels run asynchronously, so that the frame that raises says nothing
         return Signature(kind, error.root_type, message)
     where = f"{error.frames[-1][0]}:{error.frames[-1][1]}" if error.frames else ""
     return Signature(kind, error.root_type, message, where, operator=operator_of(error))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from minimizer.engine.program.arguments import Arg, Code, Ref, encode, leaves_in, map_leaves
+from minimizer.engine.program.arguments import Arg, Code, Ref, encode, leaves_in, map_leaves, substitution
 
 SIZES = (".size", "torch.ops.aten.sym_size.int")
 """Targets that read a size of a tensor."""
@@ -249,14 +249,15 @@ class Program:
             **{value.name: f"x{index}" for index, value in enumerate(self.inputs)},
             **{value.name: f"v{index}" for index, value in enumerate(self.nodes)},
         }
+        return self.under(names)
 
-        def rename(leaf: Arg) -> Arg:
-            return Ref(names[leaf.name]) if isinstance(leaf, Ref) else leaf
-
+    def under(self, names: Mapping[str, str]) -> Program:
+        """The same program under other names of its inputs and nodes."""
+        lead = substitution({name: Ref(new) for name, new in names.items()})
         return replace(
             self,
             inputs=tuple(replace(i, name=names[i.name]) for i in self.inputs),
-            nodes=tuple(replace(n.mapped(rename), name=names[n.name]) for n in self.nodes),
+            nodes=tuple(replace(n.mapped(lead), name=names[n.name]) for n in self.nodes),
             outputs=tuple(names[o] for o in self.outputs),
         )
 

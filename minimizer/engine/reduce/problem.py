@@ -134,6 +134,11 @@ class Problem(Generic[C]):
                 return True
         return False
 
+    def exhaust(self, candidates: Callable[[C], Iterable[C | None]], by: str) -> None:
+        """Try the candidates that the best has, and then those of the new best, until none is accepted."""
+        while self.first(candidates(self.best), by):
+            pass
+
     def shrink(
         self, items: Sequence[Item], change: Callable[[C, Sequence[Item]], C | None], by: str, *, whole: bool = True
     ) -> bool:

@@ -16,6 +16,7 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.signature import Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program
+from minimizer.engine.trouble import OUT_OF_MEMORY
 from minimizer.inside.questions import HoldPlace
 from minimizer.report.excused import Excused
 from minimizer.vocabulary import Kind, Reason, Stage, Status
@@ -164,7 +165,7 @@ def is_starved(found: Found) -> bool:
 
 def is_out_of_memory(error: ExceptionInfo | None) -> bool:
     """Whether the GPU ran out of memory, which says nothing while processes of ours hold some of it."""
-    return error is not None and error.ran_out_of_memory
+    return error is not None and error.device == OUT_OF_MEMORY
 
 
 def lost_signature(lost: protocol.Lost, error: ExceptionInfo) -> Signature:

@@ -20,44 +20,13 @@ from minimizer.engine.survey.cases import is_own_check
 from minimizer.engine.survey.readings import Check, Sources, located, reads_compiler, sources_of
 from minimizer.engine.survey.rules import Rule, Rules, always, judge
 
-STRUCTURE_CALLS = frozenset(
-    [
-        "callable",
-        "dim",
-        "element_size",
-        "get_device",
-        "hasattr",
-        "is_complex",
-        "is_contiguous",
-        "is_floating_point",
-        "isinstance",
-        "issubclass",
-        "len",
-        "ndimension",
-        "nelement",
-        "numel",
-        "size",
-        "storage_offset",
-        "stride",
-        "type",
-    ]
-)
-STRUCTURE_ATTRIBUTES = frozenset(
-    [
-        "__class__",
-        "device",
-        "dtype",
-        "grad_fn",
-        "is_leaf",
-        "itemsize",
-        "layout",
-        "names",
-        "nbytes",
-        "ndim",
-        "requires_grad",
-        "shape",
-    ]
-)
+STRUCTURE_CALLS = {
+    "callable", "dim", "element_size", "get_device", "hasattr", "is_complex", "is_contiguous", "is_floating_point", "isinstance",
+    "issubclass", "len", "ndimension", "nelement", "numel", "size", "storage_offset", "stride", "type",
+}  # fmt: skip
+STRUCTURE_ATTRIBUTES = {
+    "__class__", "device", "dtype", "grad_fn", "is_leaf", "itemsize", "layout", "names", "nbytes", "ndim", "requires_grad", "shape",
+}  # fmt: skip
 """Functions, methods and attributes that describe the structure of a value, not its magnitude."""
 CLOCK = re.compile(r"\btime(it)?\b|perf_counter")
 

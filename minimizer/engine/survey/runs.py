@@ -116,7 +116,8 @@ class Surveys:
         self._watchdog: Watchdog | None = None
         self._excused: list[protocol.Excused] = []
         """The excuses of all runs that came to their end."""
-        self._cold: protocol.Health | None = None
+        self.cold: protocol.Health | None = None
+        """Dynamo's metrics of the first run that came to its end; None if none did."""
         self.crowding = 1.0
         """By how much the load of the machine may have slowed it down while the compile times of `health` were measured."""
 
@@ -154,11 +155,6 @@ class Surveys:
     def is_crowded(self) -> bool:
         """Whether the machine was crowded then."""
         return self.crowding > CROWDED
-
-    @property
-    def cold(self) -> protocol.Health | None:
-        """Dynamo's metrics of the first run that came to its end; None if none did."""
-        return self._cold
 
     @property
     def place(self) -> Place:
@@ -233,8 +229,8 @@ class Surveys:
         if (finished := survey.finished) is not None:
             self.plan.after(finished.calls)
             self._excused = merged(self._excused, finished.checked.excused)
-            if self._cold is None:
-                self._cold, self.crowding = finished.health, crowding()
+            if self.cold is None:
+                self.cold, self.crowding = finished.health, crowding()
             compared = sum(len(graph.compared) for graph in finished.calls)
             self._paces.append(Pace(finished.seconds or 0.0, finished.comparing_seconds or 0.0, compared))
         return survey
@@ -303,11 +299,8 @@ class Surveys:
     def _watched(
         self, request: SurveyRequest, timeout: float, limits: Limits | None, over: threading.Event | None
     ) -> Survey:
-        watchdog = None
-        if limits is not None:
-            watchdog = Watchdog(limits, others=self._other_ranks)
-        self._watchdog = watchdog
-        return self._executor.survey(request, timeout=timeout, watchdog=watchdog, over=over)
+        self._watchdog = Watchdog(limits, others=self._other_ranks) if limits is not None else None
+        return self._executor.survey(request, timeout=timeout, watchdog=self._watchdog, over=over)
 
     @property
     def request(self) -> SurveyRequest:
@@ -410,9 +403,9 @@ class Surveys:
         The compile times are those of a cold cache: taken from the first run that ended, or else from this run with a
         fresh cache. ``trace``: a folder for ``TORCH_TRACE``.
         """
-        cold = {} if self._cold else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
+        cold = {} if self.cold else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
         survey = self.run(replace(self.request, values=False, measure=True, trace=trace, nice=10, environ=cold))
-        if self._cold is None:
+        if self.cold is None:
             self.crowding = crowding()
         if survey.held is not None:
             survey.close()
@@ -420,8 +413,8 @@ class Surveys:
             return TimedRun(health) if health is not None else None
         if survey.finished is None or (found := survey.finished.health) is None:
             return None
-        if self._cold is not None:
-            found = found.model_copy(update={name: getattr(self._cold, name) for name in COLD})
+        if self.cold is not None:
+            found = found.model_copy(update={name: getattr(self.cold, name) for name in COLD})
         return TimedRun(found, survey.finished)
 
     def timed(self, text: str | None = None, *, cold: bool = False) -> protocol.Finished | None:

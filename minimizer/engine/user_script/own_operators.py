@@ -1,4 +1,4 @@
-"""Custom operators: finds those that a graph calls, and removes the setup of those that it does not."""
+"""Custom operators: finds those that a graph calls, the lines that register them, and removes the setup of those that it does not call."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from minimizer.engine.user_script.slice import BUILTIN_NAMESPACES, names_bound, 
 
 LIBRARY_CALLS = ("define", "impl")
 """Functions of ``torch.library``, also methods of a ``Library``, where they name an operator without its namespace."""
+DEFINING = ("custom_op", "triton_op", "define")
+"""Functions that define an operator; other registrations only add to it."""
 REGISTERING = re.compile(r"custom_op|triton_op|define|(py_)?impl(_abstract)?|register_\w+")
 
 
@@ -54,16 +56,37 @@ def _bound(tree: ast.Module) -> set[str]:
 
 def _operators(tree: ast.AST) -> Iterator[str]:
     """The operators that a statement makes registrations for, without their namespace."""
+    for function, _, operator in _naming(tree):
+        space, separator, name = operator.rpartition("::")
+        is_named = space.isidentifier() if separator else function in LIBRARY_CALLS
+        if REGISTERING.fullmatch(function) and is_named and name.isidentifier():
+            yield name
+
+
+def registration(script: str, operator: str) -> int | None:
+    """The number of the line that defines ``operator`` (``lib::scale``), or else the first registration for it.
+
+    Finds ``custom_op("lib::scale", ...)``, ``define("lib::scale", ...)`` and
+    ``library.define("scale(Tensor x) -> Tensor")``; None if there is no such call.
+    """
+    try:
+        calls = list(_naming(ast.parse(script)))
+    except (SyntaxError, ValueError):
+        return None
+    short = operator.partition("::")[2]
+    found = [
+        (function not in DEFINING, line)
+        for function, line, named in calls
+        if named == operator or (function in LIBRARY_CALLS and named == short)
+    ]
+    return min(found)[1] if found else None
+
+
+def _naming(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
+    """The function and the line of every call that may name an operator, first or by keyword, and that name, without overload and schema."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if not REGISTERING.fullmatch(function):
-            continue
-        for argument in (*node.args[:1], *(keyword.value for keyword in node.keywords)):
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                space, separator, rest = argument.value.rpartition("::")
-                name = rest.partition("(")[0].strip().partition(".")[0]
-                is_named = space.isidentifier() if separator else function in LIBRARY_CALLS
-                if is_named and name.isidentifier():
-                    yield name
+        if isinstance(node, ast.Call):
+            function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            for argument in (*node.args[:1], *(keyword.value for keyword in node.keywords)):
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield function, node.lineno, argument.value.partition("(")[0].strip().partition(".")[0]

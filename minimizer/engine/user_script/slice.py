@@ -16,26 +16,11 @@ from minimizer.engine.user_script.statements import is_of_the_future
 from minimizer.engine.user_script.unfolded import opened
 
 BUILTIN_NAMESPACES = {
-    "aten",
-    "prims",
-    "prim",
-    "inductor",
-    "mkldnn",
-    "mkl",
-    "quantized",
-    "c10d",
-    "higher_order",
-    "rngprims",
-}
+    "aten", "prims", "prim", "inductor", "mkldnn", "mkl", "quantized", "c10d", "higher_order", "rngprims",
+}  # fmt: skip
 REGISTERING = {
-    "library",
-    "register_fake",
-    "register_kernel",
-    "register_autograd",
-    "register_decomposition",
-    "impl",
-    "define",
-}
+    "library", "register_fake", "register_kernel", "register_autograd", "register_decomposition", "impl", "define",
+}  # fmt: skip
 PREDEFINED = {*dir(builtins), "__file__", "__builtins__", "__annotations__"}
 """Names that every script has."""
 MUTATING = {"clear", "pop", "setdefault", "update"}

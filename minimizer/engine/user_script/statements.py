@@ -69,6 +69,12 @@ def assigned(node: ast.AST) -> dict[str, ast.expr]:
     return {one.id: given for one, given in pairs if isinstance(one, ast.Name)} if is_plain else {}
 
 
+def bound_name(node: ast.AST) -> str | None:
+    """The one name that an assignment binds to its value; None for other nodes."""
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else None
+
+
 def with_values(statement: ast.stmt, values: Mapping[str, ast.expr]) -> ast.stmt:
     """The statement, edited in place, with these expressions for names."""
     changed: ast.stmt = _InPlace(values).visit(statement)

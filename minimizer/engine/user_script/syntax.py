@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 """What binds a name to a function or a class."""
+DECLARATIONS = (ast.Import, ast.ImportFrom, *DEFINITIONS)
+"""What does nothing but bind names to modules, functions and classes."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 """What makes a function."""
 

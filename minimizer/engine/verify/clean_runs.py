@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from minimizer.engine.budget.patience import AGAIN_SECONDS
+from minimizer.engine.budget.clock import Clock
+from minimizer.engine.budget.patience import AGAIN_SECONDS, VERIFY_RUNS
 from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import CleanRun, run_clean
+from minimizer.engine.child.environment import Place
 from minimizer.engine.child.headers import NO_HEADERS, Headers, clean_environment
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
 from minimizer.engine.reduce.python.entries import is_compiled
 from minimizer.engine.trouble import GPU_IS_FULL, KILLED, KILLED_EACH_TIME
+from minimizer.engine.verify.reserve import clean_run_timeout
 from minimizer.errors import WorkerTrouble
 from minimizer.report.model import Verification
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
@@ -51,7 +54,7 @@ def verify(
     timeout: float,
     left: Callable[[], float],
     read: Sequence[Path],
-    runs: int = 3,
+    runs: int = VERIFY_RUNS,
     headers: Headers = NO_HEADERS,
     on_note: Callable[[str], None] = lambda note: None,
     watch: Callable[[], None] = lambda: None,
@@ -130,6 +133,28 @@ def verify(
         stopped=sum(outcome.status is None for outcome in (*compiled, eager)),
         output=next((outcome.output[-SHOWN:] for outcome in compiled if outcome.shows(repro)), ""),
     )
+
+
+def verify_in(
+    place: Place, repro: Repro, data: bytes | None, clock: Clock, *, watch: Callable[[], None], runs: int = VERIFY_RUNS
+) -> tuple[Verification, list[str]]:
+    """What clean processes of a job make of a repro in the time that the job has left, and notes on their runs; as `verify`."""
+    notes: list[str] = []
+    found = verify(
+        repro,
+        data,
+        sandbox=place.sandbox,
+        python=place.python,
+        scratch=place.private("verify"),
+        timeout=clean_run_timeout(clock.pace),
+        left=lambda: clock.left,
+        read=place.packages,
+        runs=runs,
+        headers=place.headers,
+        on_note=notes.append,
+        watch=watch,
+    )
+    return found, notes
 
 
 def run_once(

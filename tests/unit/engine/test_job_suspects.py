@@ -115,17 +115,15 @@ class Reduced:
     def __init__(self, firm: Draft | Exception | None, *seen: Verification) -> None:
         self._firm, self._seen = firm, [*seen]
 
-    def search(self, case: object, oracle: object) -> Reduced:
+    @property
+    def graphs(self) -> Reduced:
         return self
 
-    def firmer(self, way: object, found: object, fails: object) -> Draft | None:
+    def firmer(self, draft: object, fails: object) -> Draft | None:
         self.journal.fault = replace(self.journal.fault, reduction=Reduction(nodes_after=5, one_minimal=True))
         if isinstance(self._firm, Exception):
             raise self._firm
         return self._firm
-
-    def of_patient(self, draft: Draft) -> Draft:
-        return draft
 
     def runs(self, *_: object, on_note: Any, **__: object) -> Verification:
         seen = self._seen.pop(0)
@@ -138,7 +136,7 @@ class Reduced:
         known = Reduction(nodes_after=1, one_minimal=True)
         job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=known)
         self.journal = job.journal
-        monkeypatch.setattr("minimizer.engine.after.follow_up.verify", self.runs)
+        monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", self.runs)
         monkeypatch.setattr(Graphs, "attempt", lambda *_: draft)
         parts = parts_of(job)
         place = cast(Any, SimpleNamespace(sandbox=None, python=None, packages=(), headers=None, private=lambda _: None))

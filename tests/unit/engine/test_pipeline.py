@@ -162,7 +162,7 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
 
     for name in ("diagnose", "generated_code", "describe", "examine", "compare", "write_further"):
         monkeypatch.setattr(f"minimizer.engine.after.follow_up.{name}", over)
-    monkeypatch.setattr("minimizer.engine.after.follow_up.verify", lambda *_, **__: holds)
+    monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: holds)
     monkeypatch.setattr(BetweenGraphs, "workaround", over)
     job = replace(job, settings=job.settings.model_copy(update={"toolchains": "other=/usr/bin/python3"}))
     job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))

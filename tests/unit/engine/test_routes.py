@@ -205,7 +205,8 @@ def words(routes: Routes) -> list[tuple[str, str]]:
 def leads(routes: Routes, monkeypatch: pytest.MonkeyPatch, **ends: object) -> None:
     """Let routes end so: a draft, a verdict, or None."""
     for name in ("by_graph", "by_parting", "by_sequence", "by_outer", "by_script"):
-        monkeypatch.setattr(routes, name, partial(answered, ends.get(name)))
+        owner = routes.calls if name == "by_sequence" else routes
+        monkeypatch.setattr(owner, name, partial(answered, ends.get(name)))
 
 
 def answered(end: object, _: object) -> object:
@@ -445,7 +446,7 @@ def test_caches_are_blamed_where_the_script_fails_with_them_alone(
 
 def vanishing(routes: Routes, case: Case) -> None:
     """The search for a graph that passes by itself, where the failure needs a cache."""
-    settled = routes.needs_caches(case)
+    settled = routes.calls.needs_caches(case)
     assert settled is not None
     raise Unreduced(settled)
 
@@ -480,7 +481,7 @@ def test_the_cache_is_named_where_the_time_ends_before_there_is_a_repro(
 
     give(routes, Reruns(False, True))
     monkeypatch.setattr(routes, "by_graph", partial(vanishing, routes))
-    monkeypatch.setattr(routes, "by_caches", over)
+    monkeypatch.setattr(routes.calls, "by_caches", over)
     end = routes.follow(replace(failing(0, 0), is_cached=True))
     assert isinstance(end, Settled) and end.cache is not None
 

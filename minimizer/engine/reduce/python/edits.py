@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from minimizer.engine.reduce.python.source import BODIES, Replacement, Source, number_of
+from minimizer.engine.reduce.python.source import BODIES, Edit, Replacement, Source, number_of
 
 LISTS = (
-    "args",
-    "keywords",
-    "elts",
-    "names",
-    "decorator_list",
-    "bases",
-    "items",
-    "handlers",
-    "values",
-    "ifs",
-    "generators",
-    "cases",
-)
+    "args", "keywords", "elts", "names", "decorator_list", "bases", "items", "handlers", "values", "ifs", "generators", "cases",
+)  # fmt: skip
 """Fields with lists of nodes, any of which may be removed."""
-Edit = Callable[[ast.AST], Replacement]
 
 
 def items(source: Source) -> Iterator[int]:
@@ -251,43 +239,29 @@ def _takes_as_many(parameters: ast.arguments, call: ast.Call) -> bool:
     return plain and len(call.args) == len(parameters.args)
 
 
+def _above_one(source: Source) -> Iterator[ast.Constant]:
+    for node in source.nodes():
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 1:
+            yield node  # type: ignore[misc]
+
+
 def numbers_in(source: Source) -> list[int | float]:
     """Distinct numbers above one in a script, largest first."""
-    found = {
-        node.value
-        for node in source.nodes()
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
-    }
-    return sorted((value for value in found if value > 1), reverse=True)
+    return sorted({node.value for node in _above_one(source)}, reverse=True)  # type: ignore[misc]
 
 
 def with_number(source: Source, old: int | float, new: int | float) -> Source | None:
-    """The script with a number replaced wherever it occurs: sizes that must agree shrink together."""
-    places = [
-        number_of(node)
-        for node in source.nodes()
-        if isinstance(node, ast.Constant) and type(node.value) is type(old) and node.value == old
-    ]
+    """The script with a number above one replaced wherever it occurs: sizes that must agree shrink together."""
+    places = [number_of(n) for n in _above_one(source) if type(n.value) is type(old) and n.value == old]
     return source.edited(dict.fromkeys(places, lambda node: ast.Constant(new)))
 
 
 def literals(source: Source) -> list[int]:
     """Every single occurrence of a number above one."""
-    return [
-        number_of(node)
-        for node in source.nodes()
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, int | float)
-        and not isinstance(node.value, bool)
-        and node.value > 1
-    ]
+    return [number_of(node) for node in _above_one(source)]
 
 
-def with_literal(source: Source, number: int, change: Callable[[int | float], int | float]) -> Source | None:
-    """The script with one occurrence of a number changed."""
-
-    def changed(node: ast.AST) -> Replacement:
-        assert isinstance(node, ast.Constant) and isinstance(node.value, int | float)
-        return ast.Constant(change(node.value))
-
-    return source.edited({number: changed})
+def with_literal(source: Source, number: int, to: int | float) -> Source | None:
+    """The script with another number in place of one occurrence."""
+    return source.edited({number: lambda _: ast.Constant(to)})

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python.rounds import LISTS, bound, items_of, renamed
-from minimizer.engine.reduce.python.source import Replacement, Source, number_of
+from minimizer.engine.reduce.python.source import Edit, Source, number_of
+from minimizer.engine.user_script.statements import bound_name
 from minimizer.engine.user_script.syntax import full_name
 
-Edit = Callable[[ast.AST], Replacement]
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def simpler(problem: Problem[Source]) -> None:
     """Write each such form as what it holds, until no such edit is accepted."""
-    while problem.first(_simpler(problem.best), "forms"):
-        pass
+    problem.exhaust(_simpler, "forms")
 
 
 def _simpler(source: Source) -> Iterator[Source | None]:
@@ -33,8 +32,6 @@ def _simpler(source: Source) -> Iterator[Source | None]:
         elif isinstance(node, ast.Subscript | ast.Call):
             yield _as_element(source, node)
             yield _called_itself(source, node)
-        elif isinstance(node, ast.Lambda):
-            yield _as_its_callee(source, node)
         elif isinstance(node, ast.Assign):
             yield _for_one_name(source, node)
         elif isinstance(node, ast.For):
@@ -138,20 +135,6 @@ def _first(call: ast.Call) -> ast.expr | None:
 # calls -------------------------------------------------------------------------------------------------------------------
 
 
-def _as_its_callee(source: Source, node: ast.Lambda) -> Source | None:
-    """With ``f`` in place of ``lambda x: f(x)``."""
-    given = node.args
-    call, names = node.body, [one.arg for one in given.args]
-    has_more = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
-    if not isinstance(call, ast.Call) or call.keywords or has_more:
-        return None
-    passed = [one.id for one in call.args if isinstance(one, ast.Name)]
-    is_bound = any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(call.func))
-    if is_bound or passed != names or len(call.args) != len(names):
-        return None
-    return source.edited({number_of(node): lambda _: call.func})
-
-
 def _called_itself(source: Source, node: ast.Subscript | ast.Call) -> Source | None:
     """With ``module(x)`` in place of ``functional_call(module, parameters, x)``."""
     if not isinstance(node, ast.Call) or full_name(node.func, {}).rpartition(".")[2] != "functional_call":
@@ -183,7 +166,7 @@ def _for_one_name(source: Source, assignment: ast.Assign) -> Source | None:
 def _with_fields(source: Source, made: ast.ClassDef) -> Iterator[Source | None]:
     """With the value of a field, such as one of a dataclass, wherever an attribute of its name is read."""
     for statement in made.body:
-        target = _target(statement)
+        target = bound_name(statement)
         value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
         if (
             target is None
@@ -212,9 +195,3 @@ def _with_settings(source: Source, made: ast.ClassDef) -> Iterator[Source | None
         if is_simple and not is_open and uses and all(isinstance(n.ctx, ast.Load) for n in uses):
             edits: dict[int, Edit] = {number_of(n): lambda _, value=value: copy.deepcopy(value) for n in uses}  # type: ignore[misc]
             yield source.edited({**edits, number_of(statement): lambda _: None})
-
-
-def _target(statement: ast.stmt) -> str | None:
-    """The one name that a statement assigns to."""
-    targets = [statement.target] if isinstance(statement, ast.AnnAssign) else getattr(statement, "targets", [])
-    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else None

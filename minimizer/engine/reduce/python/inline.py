@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
-from minimizer.engine.reduce.python.rounds import renamed
-from minimizer.engine.reduce.python.source import Replacement, Source, number_of
+from minimizer.engine.reduce.python.rounds import is_name, renamed
+from minimizer.engine.reduce.python.source import Edit, Source, number_of
 from minimizer.engine.user_script.statements import assigned
 
 
@@ -35,9 +35,7 @@ def with_inlined(source: Source, name: str) -> Source | None:
         return None
     value, rest = assigned(assignment)[name], _without(assignment, name)
     uses = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
-    edits: dict[int, Callable[[ast.AST], Replacement]] = {
-        number_of(use): lambda _: copy.deepcopy(value) for use in uses
-    }
+    edits: dict[int, Edit] = {number_of(use): lambda _: copy.deepcopy(value) for use in uses}
     edits[number_of(assignment)] = lambda _: rest if uses or rest else ast.Expr(value)
     return source.edited(edits)
 
@@ -66,13 +64,13 @@ def called_once(source: Source) -> list[str]:
 def spliced(source: Source, name: str) -> Source | None:
     """The script with the body of a function in place of its only call; None if it cannot be."""
     function = next((n for n in source.nodes() if isinstance(n, ast.FunctionDef) and n.name == name), None)
-    call = next((n for n in source.nodes() if isinstance(n, ast.Call) and _calls(n, name)), None)
+    call = next((n for n in source.nodes() if isinstance(n, ast.Call) and is_name(n.func, name)), None)
     if function is None or call is None:
         return None
     parameters = [a.arg for a in function.args.args]
     if len(call.args) != len(parameters) or call.keywords or any(isinstance(a, ast.Starred) for a in call.args):
         return None
-    call_site = next((s for s in source.statements if _call_of(s) is call), None)
+    call_site = next((s for s in source.statements if call_of(s) is call), None)
     if call_site is None:
         return _in_expression(source, function, call)
     given = [
@@ -80,13 +78,26 @@ def spliced(source: Source, name: str) -> Source | None:
         for parameter, argument in zip(parameters, call.args, strict=True)
         if not (isinstance(argument, ast.Name) and argument.id == parameter)
     ]
-    *body, last = function.body
-    end: list[ast.stmt] = [last]
-    if isinstance(last, ast.Return):
-        end = _with_value(call_site, last.value or ast.Constant(None))
-    elif not isinstance(call_site, ast.Expr):
+    body = in_place_of(call_site, function.body)
+    if body is None:
         return None
-    return source.edited({number_of(call_site): lambda _: [*given, *body, *end], number_of(function): lambda _: None})
+    return source.edited({number_of(call_site): lambda _: [*given, *body], number_of(function): lambda _: None})
+
+
+def call_of(statement: ast.stmt) -> ast.Call | None:
+    """The call that a statement consists of: ``f(x)``, ``y = f(x)``, ``return f(x)``."""
+    value = statement.value if isinstance(statement, ast.Expr | ast.Assign | ast.Return) else None
+    return value if isinstance(value, ast.Call) else None
+
+
+def in_place_of(statement: ast.stmt, body: Sequence[ast.stmt]) -> list[ast.stmt] | None:
+    """The body of a function in place of a statement that calls it; None where that wants a value and gets none."""
+    *before, last = body
+    if isinstance(last, ast.Return):
+        changed = copy.copy(statement)
+        changed.value = last.value or ast.Constant(None)  # type: ignore[attr-defined]
+        return [*before, changed]
+    return [*body] if isinstance(statement, ast.Expr) else None
 
 
 def _in_expression(source: Source, function: ast.FunctionDef, call: ast.Call) -> Source | None:
@@ -108,16 +119,20 @@ def one_expression(source: Source) -> list[str]:
 
 def with_lambda(source: Source, name: str) -> Source | None:
     """The script with a function of one expression as a ``lambda``, if its only use is not a call; else None."""
-    named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name]
+    use = only_use(source, name)
     functions = [n for n in source.nodes() if isinstance(n, ast.FunctionDef) and n.name == name]
-    function = as_lambda(functions[0]) if len(named) == len(functions) == 1 else None
+    function = as_lambda(functions[0]) if len(functions) == 1 else None
     simple = [s for s in source.statements if isinstance(s, ast.Assign | ast.Expr | ast.Return)]
-    is_called = any(isinstance(n, ast.Call) and n.func in named for n in source.nodes())
-    if function is None or is_called or not any(n in named for s in simple for n in ast.walk(s)):
+    if use is None or function is None or not any(n is use for s in simple for n in ast.walk(s)):
         return None
-    return source.edited(
-        {number_of(named[0]): lambda _: copy.deepcopy(function), number_of(functions[0]): lambda _: None}
-    )
+    return source.edited({number_of(use): lambda _: copy.deepcopy(function), number_of(functions[0]): lambda _: None})
+
+
+def only_use(source: Source, name: str) -> ast.Name | None:
+    """The only use of a function's name; None if there are others, or that is a call."""
+    named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name]
+    is_called = any(isinstance(n, ast.Call) and n.func in named for n in source.nodes())
+    return named[0] if len(named) == 1 and not is_called else None
 
 
 def _calls_something(value: ast.expr) -> bool:
@@ -159,19 +174,3 @@ def _is_spliceable(function: ast.FunctionDef) -> bool:
         return False
     inner = [n for statement in function.body[:-1] for n in ast.walk(statement)]
     return not any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in inner)
-
-
-def _call_of(statement: ast.stmt) -> ast.Call | None:
-    """The call that a statement consists of: ``f(x)``, ``y = f(x)``, ``return f(x)``."""
-    value = statement.value if isinstance(statement, ast.Expr | ast.Assign | ast.Return) else None
-    return value if isinstance(value, ast.Call) else None
-
-
-def _calls(call: ast.Call, name: str) -> bool:
-    return isinstance(call.func, ast.Name) and call.func.id == name
-
-
-def _with_value(statement: ast.stmt, value: ast.expr) -> list[ast.stmt]:
-    changed = copy.copy(statement)
-    changed.value = value  # type: ignore[attr-defined]
-    return [changed]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable
 from typing import cast
 
 from minimizer.engine.reduce.python.entries import ENTRY
-from minimizer.engine.reduce.python.source import Editor, Replacement, Source, number_of
+from minimizer.engine.reduce.python.rounds import is_name
+from minimizer.engine.reduce.python.source import Edit, Editor, Replacement, Source, number_of
+from minimizer.engine.user_script.statements import bound_name
 
 CONSTRUCTOR, OF_MODULES = "__init__", "forward"
 
@@ -45,30 +46,30 @@ def _with_free_names(source: Source, name: str) -> Source | None:
     made = next((n for n in source.nodes() if isinstance(n, ast.ClassDef) and n.name == name), None)
     own = [m.args.args[0].arg for m in _methods(made).values()] if made is not None else []
     inside = set(ast.walk(made)) if made is not None else set()
-    attributes = [n for n in inside if isinstance(n, ast.Attribute) and any(_is_name(n.value, one) for one in own)]
+    attributes = [n for n in inside if isinstance(n, ast.Attribute) and any(is_name(n.value, one) for one in own)]
     names = {n.id for n in source.nodes() if isinstance(n, ast.Name)}
     taken = {n.attr for n in attributes if isinstance(n.ctx, ast.Store)} & names
-    held = next(filter(None, (_held(s) for s in source.statements if _makes(s, name))), None)
+    held = next(filter(None, (bound_name(s) for s in source.statements if _makes(s, name))), None)
     if held is not None:
-        attributes += [n for n in source.nodes() if isinstance(n, ast.Attribute) and _is_name(n.value, held)]
+        attributes += [n for n in source.nodes() if isinstance(n, ast.Attribute) and is_name(n.value, held)]
     free = {one: f"{one}_" for one in taken if f"{one}_" not in names}
     return source.edited({number_of(n): _with_attribute(free[n.attr]) for n in attributes if n.attr in free})
 
 
 def _makes(statement: ast.stmt, name: str) -> bool:
     return isinstance(statement, ast.Assign) and any(
-        isinstance(n, ast.Call) and _is_name(n.func, name) for n in ast.walk(statement)
+        isinstance(n, ast.Call) and is_name(n.func, name) for n in ast.walk(statement)
     )
 
 
-def _with_attribute(name: str) -> Callable[[ast.AST], Replacement]:
+def _with_attribute(name: str) -> Edit:
     return lambda node: ast.Attribute(node.value, name, node.ctx)  # type: ignore[attr-defined]
 
 
 def _without_class(source: Source, name: str) -> Source | None:
     """As `without_class`; None too if the name of an attribute is taken."""
     made = next((n for n in source.nodes() if isinstance(n, ast.ClassDef) and n.name == name), None)
-    call = next((n for n in source.nodes() if isinstance(n, ast.Call) and _is_name(n.func, name)), None)
+    call = next((n for n in source.nodes() if isinstance(n, ast.Call) and is_name(n.func, name)), None)
     method = _method(made) if made is not None else None
     if made is None or call is None or method is None:
         return None
@@ -82,7 +83,7 @@ def _without_class(source: Source, name: str) -> Source | None:
     if setting is None or not is_clean or attributes & (taken | forward.locals) or function in taken | attributes:
         return None
     forward.function.name = function
-    held = _held(site)
+    held = bound_name(site)
     uses = _uses(source, held, attributes) if held is not None else {}
     if method.name == OF_MODULES:  # the object itself is called
         is_named = isinstance(site, ast.Assign) and site.value is call and _is_free(source, held, forward, attributes)
@@ -94,7 +95,7 @@ def _without_class(source: Source, name: str) -> Source | None:
             for n in source.nodes()
             if isinstance(n, ast.Attribute)
             and n.attr == method.name
-            and (n.value is call or (held is not None and _is_name(n.value, held)))
+            and (n.value is call or (held is not None and is_name(n.value, held)))
         ]
         is_assigned = isinstance(site, ast.Assign) and site.value is call
         if not bound or any(n.value is call for n in bound) is is_assigned:
@@ -123,19 +124,13 @@ def _with_function(site: ast.stmt, node: ast.expr, function: str) -> ast.stmt:
     return cast(ast.stmt, named.visit(copy.deepcopy(site)))
 
 
-def _held(site: ast.stmt) -> str | None:
-    """The one name that a statement assigns to."""
-    target = site.targets[0] if isinstance(site, ast.Assign) and len(site.targets) == 1 else None
-    return target.id if isinstance(target, ast.Name) else None
-
-
-def _uses(source: Source, held: str, attributes: set[str]) -> dict[int, Callable[[ast.AST], Replacement]]:
+def _uses(source: Source, held: str, attributes: set[str]) -> dict[int, Edit]:
     """The edits that have a function in place of the object with a name: ``layer`` for ``net.layer``, ``torch.compile(net)`` for
     ``net.compile()``."""
-    edits: dict[int, Callable[[ast.AST], Replacement]] = {
+    edits: dict[int, Edit] = {
         number_of(n): lambda node: ast.Name(node.attr, ast.Load())  # type: ignore[attr-defined]
         for n in source.nodes()
-        if isinstance(n, ast.Attribute) and _is_name(n.value, held) and n.attr in attributes
+        if isinstance(n, ast.Attribute) and is_name(n.value, held) and n.attr in attributes
     }
     for statement in source.statements:
         call = statement.value if isinstance(statement, ast.Expr) else None
@@ -171,7 +166,7 @@ def _setting(constructor: ast.FunctionDef | None, call: ast.Call) -> tuple[list[
     given = [
         ast.Assign(targets=[ast.Name(p.arg, ast.Store())], value=value)
         for p, value in zip(parameters.args, values, strict=True)
-        if not _is_name(value, p.arg)
+        if not is_name(value, p.arg)
     ]
     return [*given, *(statement for statement in body if not _does_nothing(statement))], plain.writes
 
@@ -209,9 +204,9 @@ class _Plain(ast.NodeTransformer):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return self.generic_visit(node)
         maker = call.func.value
-        if call.func.attr == "__init__" and isinstance(maker, ast.Call) and _is_name(maker.func, "super"):
+        if call.func.attr == "__init__" and isinstance(maker, ast.Call) and is_name(maker.func, "super"):
             return None
-        if call.func.attr == "register_buffer" and _is_name(maker, self._self) and len(call.args) == 2:
+        if call.func.attr == "register_buffer" and is_name(maker, self._self) and len(call.args) == 2:
             named, value = call.args
             if isinstance(named, ast.Constant) and isinstance(named.value, str):
                 self.writes.add(named.value)
@@ -219,7 +214,7 @@ class _Plain(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if not _is_name(node.value, self._self):
+        if not is_name(node.value, self._self):
             return self.generic_visit(node)
         (self.reads if isinstance(node.ctx, ast.Load) else self.writes).add(node.attr)
         return ast.Name(node.attr, node.ctx)
@@ -227,7 +222,3 @@ class _Plain(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.Name:
         self.is_passed_on |= node.id == self._self
         return node
-
-
-def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

@@ -159,8 +159,7 @@ def _classes(problem: Problem[Source]) -> None:
 
 def _variables(problem: Problem[Source]) -> None:
     """Inline variables, and drop names that are never read."""
-    while problem.first(inline.without_names(problem.best), "names"):
-        pass
+    problem.exhaust(inline.without_names, "names")
     _each(problem, inline.variables(problem.best), inline.with_inlined, "variables")
 
 
@@ -182,8 +181,7 @@ def _numbers(problem: Problem[Source]) -> None:
     for number in edits.numbers_in(problem.best):
         _shrink(problem, number)
     for place in edits.literals(problem.best):
-        candidates = (edits.with_literal(problem.best, place, lambda _, to=to: to) for to in (1, 2))  # type: ignore[misc]
-        problem.first(candidates, "numbers")
+        problem.first([edits.with_literal(problem.best, place, to) for to in (1, 2)], "numbers")
 
 
 def _shrink(problem: Problem[Source], number: int | float) -> None:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python import inline
 from minimizer.engine.reduce.python.entries import ENTRY, with_word
 from minimizer.engine.reduce.python.rounds import bound, is_name, items_of, renamed
-from minimizer.engine.reduce.python.source import BODIES, Replacement, Source, number_of
+from minimizer.engine.reduce.python.source import BODIES, Edit, Replacement, Source, number_of
+from minimizer.engine.user_script.statements import bound_name
 from minimizer.engine.user_script.syntax import full_name, imported
 
-Edit = Callable[[ast.AST], Replacement]
 BACKEND = len(', backend="eager"')
 INDENT, WIDTH = 4, 88
 """Columns by which a repro indents a line, and its longest line: a longer one is wrapped, and saves nothing."""
@@ -26,8 +26,7 @@ MOST_ROUNDS = 4
 
 def statements(problem: Problem[Source]) -> None:
     """Write the script in fewer statements, until no such edit is accepted."""
-    while problem.first(_fitting(problem.best), "layout"):
-        pass
+    problem.exhaust(_fitting, "layout")
 
 
 def _fitting(source: Source) -> Iterator[Source | None]:
@@ -91,15 +90,10 @@ def _one_round(source: Source, loop: ast.For) -> Iterator[Source]:
     for number in [*range(items.count)[:MOST_ROUNDS], *range(items.count)[MOST_ROUNDS:][-1:]]:
         item = items.at(number)
         values = bound(loop.target, item)
-        if values is not None:
-            yield from _edited(source, loop, [renamed(statement, values) for statement in loop.body])
-        yield from _edited(source, loop, [ast.Assign(targets=[loop.target], value=item), *loop.body])
-
-
-def _edited(source: Source, loop: ast.For, statements: Sequence[ast.AST]) -> Iterator[Source]:
-    candidate = source.edited({number_of(loop): lambda _: statements})
-    if candidate is not None:
-        yield candidate
+        bodies = [[renamed(statement, values) for statement in loop.body]] if values is not None else []
+        for body in (*bodies, [ast.Assign(targets=[loop.target], value=item), *loop.body]):
+            if (candidate := source.edited({number_of(loop): lambda _, body=body: body})) is not None:  # type: ignore[misc]
+                yield candidate
 
 
 def _made_dynamic(source: Source, loop: ast.For) -> Iterator[Source | None]:
@@ -157,11 +151,11 @@ def _qualified(source: Source, statement: ast.Import | ast.ImportFrom) -> Source
 
 def _repeated(source: Source, assignment: ast.Assign) -> Source | None:
     """With a call of constant arguments, such as ``torch.ones(1)``, repeated wherever its result is read."""
-    value, target = assignment.value, assignment.targets[0]
-    if not isinstance(value, ast.Call) or not isinstance(target, ast.Name) or len(assignment.targets) > 1:
+    value, name = assignment.value, bound_name(assignment)
+    if not isinstance(value, ast.Call) or name is None:
         return None
-    local = {id(n) for function in source.nodes() if target.id in _own_names(function) for n in ast.walk(function)}
-    uses = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == target.id and id(n) not in local]
+    local = {id(n) for function in source.nodes() if name in _own_names(function) for n in ast.walk(function)}
+    uses = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name and id(n) not in local]
     reads = [n for n in uses if isinstance(n.ctx, ast.Load)]
     is_plain = all(isinstance(part, ast.Constant) for argument in value.args for part in ast.walk(argument))
     is_entry = full_name(value.func, imported(source.tree)) == ENTRY
@@ -182,21 +176,16 @@ def _own_names(node: ast.AST) -> set[str]:
 
 def _written_out(source: Source, assignment: ast.Assign) -> Source | None:
     """With a value in place of its name in the next statement, where only that reads it."""
-    target = assignment.targets[0]
+    name = bound_name(assignment)
     block = next((b for n in source.nodes() for b in _blocks(n) if assignment in b), None)
-    if block is None or not isinstance(target, ast.Name) or len(assignment.targets) > 1:
+    if block is None or name is None:
         return None
     after = block[block.index(assignment) + 1 :]
     if not after or not isinstance(after[0], ast.Return | ast.Assign | ast.Expr):
         return None
-    end = next((place for place, one in enumerate(after, 1) if _ends(one, target.id)), None)
+    end = next((place for place, one in enumerate(after, 1) if _ends(one, name)), None)
     rest = after[:end] if end is not None or block is not source.tree.body else block
-    uses = [
-        n
-        for s in rest
-        for n in ast.walk(s)
-        if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)
-    ]
+    uses = [n for s in rest for n in ast.walk(s) if is_name(n, name) and isinstance(n.ctx, ast.Load)]  # type: ignore[attr-defined]
     if len(uses) != 1 or uses[0] not in ast.walk(after[0]):
         return None
     return source.edited({number_of(uses[0]): lambda _: assignment.value, number_of(assignment): lambda _: None})
@@ -212,10 +201,10 @@ def _in_place_of_names(source: Source, function: ast.FunctionDef) -> Iterator[So
     """With a parameter in place of a variable that is computed from it."""
     parameters = {p.arg for p in function.args.args}
     for statement in ast.walk(function):
-        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-        if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name) or target.id in parameters:
+        target = bound_name(statement)
+        if not isinstance(statement, ast.Assign) or target is None or target in parameters:
             continue
-        uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == target.id]
+        uses = [n for n in ast.walk(function) if is_name(n, target)]
         for name in sorted({n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)} & parameters):
             edits: dict[int, Edit] = {
                 number_of(n): lambda node, name=name: ast.Name(name, node.ctx)  # type: ignore[misc]
@@ -290,7 +279,7 @@ def _as_lambda(source: Source, function: ast.FunctionDef) -> Source | None:
     if expression is None or len(function.decorator_list) > 1:
         return None
     if not function.decorator_list:
-        use = _only_use(source, function)
+        use = inline.only_use(source, function.name)
         edits: dict[int, Edit] = {number_of(function): lambda _: None}
         return source.edited({number_of(use): lambda _: expression, **edits}) if use is not None else None
     entry = function.decorator_list[0]
@@ -304,7 +293,7 @@ def _as_lambda(source: Source, function: ast.FunctionDef) -> Source | None:
 
 def _compiled_in_front(source: Source, function: ast.FunctionDef) -> Source | None:
     """With ``f = torch.compile(lambda ...)`` in place of a function that is compiled inside of an expression."""
-    expression, use = _expression(function), _only_use(source, function)
+    expression, use = _expression(function), inline.only_use(source, function.name)
     names = imported(source.tree)
     entry = next((n for n in source.nodes() if isinstance(n, ast.Call) and n.args[:1] == [use]), None)
     if expression is None or function.decorator_list or entry is None or full_name(entry.func, names) != ENTRY:
@@ -326,13 +315,6 @@ def _expression(function: ast.FunctionDef) -> ast.Lambda | None:
     if isinstance(first, ast.Expr):
         plain.body = [ast.Return(first.value), *plain.body[1:]]
     return inline.as_lambda(plain)
-
-
-def _only_use(source: Source, function: ast.FunctionDef) -> ast.Name | None:
-    """The only use of a function's name; None if there are others, or that is a call."""
-    named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == function.name]
-    is_called = any(isinstance(n, ast.Call) and n.func in named for n in source.nodes())
-    return named[0] if len(named) == 1 and not is_called else None
 
 
 def _short_names(source: Source, function: ast.FunctionDef) -> dict[str, str]:

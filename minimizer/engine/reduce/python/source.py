@@ -20,6 +20,7 @@ from minimizer.engine.user_script.slice import names_without_value
 Replacement = ast.AST | Sequence[ast.AST] | None
 """The replacement of a node: another node, several (only in a list of nodes), or None for nothing."""
 
+Edit = Callable[[ast.AST], Replacement]
 T = TypeVar("T")
 
 BODIES = ("body", "orelse", "finalbody")
@@ -83,7 +84,7 @@ class Source:
             yield node
             pending += reversed(list(ast.iter_child_nodes(node)))
 
-    def edited(self, edits: Mapping[int, Callable[[ast.AST], Replacement]]) -> Source | None:
+    def edited(self, edits: Mapping[int, Edit]) -> Source | None:
         """The script with an edit applied to each of these nodes; None if it is unchanged, no Python, or lacks a name that it had."""
         tree = copy.deepcopy(self.tree)
         Editor(edits).visit(tree)
@@ -151,7 +152,7 @@ def number_of(node: ast.AST) -> int:
 class Editor(ast.NodeTransformer):
     """Applies edits from the outside in; the result of an edit is not edited again."""
 
-    def __init__(self, edits: Mapping[int, Callable[[ast.AST], Replacement]]) -> None:
+    def __init__(self, edits: Mapping[int, Edit]) -> None:
         self._edits = edits
 
     def visit(self, node: ast.AST) -> Replacement:

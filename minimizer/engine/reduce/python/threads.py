@@ -7,14 +7,14 @@ that has lost one side of a queue waits for ever. A fault that needs the threads
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
 from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python.rounds import is_name
-from minimizer.engine.reduce.python.source import Replacement, Source, number_of
+from minimizer.engine.reduce.python.source import Edit, Replacement, Source, number_of
+from minimizer.engine.user_script.statements import bound_name
 from minimizer.engine.user_script.syntax import full_name, imported
 
-Edit = Callable[[ast.AST], Replacement]
 THREAD, POOL = "threading.Thread", "ThreadPoolExecutor"
 PARAMETERS = ("group", "target", "name", "args", "kwargs")
 """Of a thread, in their order."""
@@ -22,8 +22,7 @@ PARAMETERS = ("group", "target", "name", "args", "kwargs")
 
 def calls(problem: Problem[Source]) -> None:
     """Write each thread, and what is submitted to pools, as calls, until no such edit is accepted."""
-    while problem.first(_as_calls(problem.best), "threads"):
-        pass
+    problem.exhaust(_as_calls, "threads")
 
 
 def _as_calls(source: Source) -> Iterator[Source | None]:
@@ -60,13 +59,13 @@ def _without_thread(source: Source, made: ast.AST, call: ast.Call) -> Iterator[S
     for node in source.nodes():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.value is made:
             yield source.edited({number_of(node): lambda _: call})
-        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-        if not isinstance(node, ast.Assign) or not isinstance(target, ast.Name):
+        name = bound_name(node)
+        if not isinstance(node, ast.Assign) or name is None:
             continue
         if node.value is made:
-            yield from _at_its_end_or_start(source, node, target.id, call)
+            yield from _at_its_end_or_start(source, node, name, call)
         elif isinstance(node.value, ast.ListComp) and node.value.elt is made:
-            yield _in_a_loop(source, node, target.id, node.value.generators, call)
+            yield _in_a_loop(source, node, name, node.value.generators, call)
 
 
 def _at_its_end_or_start(source: Source, made: ast.Assign, name: str, call: ast.Call) -> Iterator[Source | None]:

@@ -47,7 +47,7 @@ def follow_up(tmp_path: Path) -> FollowUp:
 
 def decided(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, seen: Verification, draft: Draft) -> Report:
     """The report once the verdict is given on a draft of which clean processes say this."""
-    monkeypatch.setattr("minimizer.engine.after.follow_up.verify", lambda *_, **__: seen)
+    monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: seen)
     _, _, draft = follow_up.verified(draft)
     follow_up.decide(draft)
     return follow_up.report
@@ -99,7 +99,7 @@ def test_clean_runs_have_what_is_left_of_the_budget(
         given.extend((timeout, left()))
         return LACKS_TIME
 
-    monkeypatch.setattr("minimizer.engine.after.follow_up.verify", runs)
+    monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", runs)
     monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600 - left))
     with follow_up.journal.clock.reserving(lambda: 400.0):
         follow_up.verified(Draft(REPRO))
@@ -129,7 +129,7 @@ def test_a_draft_is_written_again_where_its_failure_turns_out_to_be_flaky(
         written.append((program, rate))
         return flaky
 
-    monkeypatch.setattr("minimizer.engine.after.follow_up.verify", lambda *_, **__: seen)
+    monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: seen)
     monkeypatch.setattr("minimizer.engine.after.follow_up.write", write)
     found = cast(Any, SimpleNamespace(reduced="the program"))
     _, _, draft = follow_up.verified(Draft(REPRO, details={}, found=found))

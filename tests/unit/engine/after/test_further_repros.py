@@ -252,20 +252,18 @@ def written(
         asked.append(seconds)
         return sample_reports.kernel()
 
-    def verify(*_: object, read: Sequence[Path], **__: object) -> Verification:
-        assert read == place.packages, "it may import what the first repro may"
-        return Verification(runs=3, failed_same=failed, **ended)
+    def verify(where: object, *_: object, **__: object) -> tuple[Verification, list[str]]:
+        assert where is place, "it may import what the first repro may"
+        return Verification(runs=3, failed_same=failed, **ended), []
 
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: 100.0 - left))
     monkeypatch.setattr(further_repros, "_repro", lambda *_: repro)
     monkeypatch.setattr(further_repros, "data_of", lambda *_: None)
-    monkeypatch.setattr(further_repros, "verify", verify)
+    monkeypatch.setattr(further_repros, "verify_in", verify)
     monkeypatch.setattr(further_repros, "generated_code", read)
     window = chain(["tanh"])
     found = SimpleNamespace(case=None, oracle=SimpleNamespace(operators=lambda program: ["aten.tanh"]))
-    place = SimpleNamespace(
-        sandbox=None, python=None, headers=None, packages=[tmp_path / "lib"], private=lambda name: tmp_path
-    )
+    place = object()
     one = further_repros._write(
         Further(window, cast(Any, None), window), "repro-2.py", cast(Any, found), cast(Any, place), journal
     )

@@ -100,7 +100,7 @@ assert torch.equal(actual, expected), f"{expected=}, {actual=}"
 """
     )
     assert repro.lines == 9
-    assert not repro.needs_data
+    assert not repro.data_keys
 
 
 ASSERT_EQUAL = 'assert torch.equal(actual, expected), f"{expected=}, {actual=}"\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 from minimizer.engine import between, outer, reduce
 from minimizer.engine.reduce.words import WORDS, said
 
-TAKE_A_NAME = {"judge", "shrink", "first", "largest", "detour", "_each", "_sweep"}
+TAKE_A_NAME = {"judge", "shrink", "first", "exhaust", "largest", "detour", "_each", "_sweep"}
 """Methods of a problem, and functions over one, that are told which pass they work for."""
 
 

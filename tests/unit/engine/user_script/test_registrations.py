@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.engine.user_script.registrations import registration
+from minimizer.engine.user_script.own_operators import registration
 
 
 @pytest.mark.parametrize(

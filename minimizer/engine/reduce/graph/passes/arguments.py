@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from minimizer.engine.program.arguments import Arg, Ref
 from minimizer.engine.program.model import Input, Node, Program
@@ -28,8 +29,7 @@ def operands(problem: ProgramProblem) -> None:
     Invariant: when nothing changes, no single last argument of a call could go.
     """
     for name in [node.name for node in problem.best.nodes]:
-        while problem.first(fewer_operands(problem.best, name), "operands"):
-            pass
+        problem.exhaust(partial(fewer_operands, name=name), "operands")
 
 
 def values(problem: ProgramProblem) -> None:

@@ -20,8 +20,7 @@ def bodies(problem: ProgramProblem) -> None:
 
     Invariant: when nothing changes, no body could be inlined.
     """
-    while problem.first(opened(problem.best), "open bodies"):
-        pass
+    problem.exhaust(opened, "open bodies")
 
 
 def opened(program: Program) -> Iterator[Program | None]:

@@ -37,8 +37,7 @@ def dimensions(problem: ProgramProblem) -> None:
 
     Invariant: when nothing changes, no leading dimension could go, neither alone nor with any one of few nodes.
     """
-    while problem.first(_fewer(problem.best), "dimensions"):
-        pass
+    problem.exhaust(_fewer, "dimensions")
 
 
 def _fewer(program: Program) -> Iterator[Program | None]:

@@ -1,0 +1,116 @@
+"""From a call that fails only with other calls of its graph to a script of those: behind earlier ones, or where one has filled a cache.
+
+Such a script is made from the graph (`call_sequence`, `cached_calls`), and reduced like one of the user's from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
+from minimizer.engine.journal import Journal
+from minimizer.engine.levels import cached_calls, call_sequence
+from minimizer.engine.levels.draft import Draft
+from minimizer.engine.levels.from_outcomes import source_of
+from minimizer.engine.levels.script import MadeScript, PythonLevel
+from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.python import Rerun
+from minimizer.engine.survey.cases import AOT_CACHE, INDUCTOR_CACHE, Cache, Case, Settled
+from minimizer.engine.survey.triage import Triage
+from minimizer.engine.survey.verdicts import of_caches
+from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.report.model import Workaround
+from minimizer.vocabulary import Reason, Stage, Status
+
+T = TypeVar("T")
+
+COMPILES_ANEW = "every run compiles all of its graphs: with these caches off, the script showed no failure"
+
+
+class CallsLevel:
+    """The search for a repro among scripts that call a graph several times; ``triage`` holds its failing call again."""
+
+    def __init__(
+        self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int, triage: Triage
+    ) -> None:
+        self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
+        self._triage = triage
+        self.stale: Settled | None = None
+        """The verdict on a failure that was seen to need the compiler's caches."""
+        self._has_asked_caches = False
+
+    def by_sequence(self, case: Case) -> Draft | None:
+        """A repro made of the calls of the graph that led to the failing one."""
+        with suppress(ChildFailed):
+            text = self._from_held(case, lambda held: call_sequence.as_script(held.program, held.survey.calls()))
+            return self._draft(case, self._made(case, text, case.program)) if text is not None else None
+        return None
+
+    def by_caches(self, case: Case, cache: Cache) -> Draft | None:
+        """A repro made of calls that share a cache, of which the last is the failing one."""
+        scripts = self._from_held(
+            case, lambda held: list(cached_calls.as_scripts(held.program, held.survey.calls()[-1]))
+        )
+        judge = Rerun(self._executor, self._script, caches=True)
+        for text, part in scripts or ():
+            script = self._made(case, text, part)
+            script = replace(script, cured=cached_calls.without_caches, what="", stage=cache.stage)
+            made = self._draft(case, script, judge)
+            if made is not None:
+                self._journal.fault = self._journal.fault.stating(mechanism="stale_cache", object=cache.name)
+                return made
+        return None
+
+    def needs_caches(self, case: Case) -> Settled | None:
+        """The verdict on a failure that needs the compiler's caches, by runs with and without them; None if it does not.
+
+        Asked once: the answer is the same for every graph of the script.
+        """
+        if not case.is_cached or self._has_asked_caches:
+            return self.stale
+        self._has_asked_caches = True
+        surveys = self._triage.surveys
+        surveys.pass_by(())
+        with suppress(BudgetExceeded, ChildFailed):
+            if surveys.fails_again(case) is not False or not surveys.fails_again(case, caches=True):
+                return None
+            is_inductor = surveys.fails_again(case, caches="inductor")
+            name, stage = (INDUCTOR_CACHE, Stage.INDUCTOR) if is_inductor else (AOT_CACHE, Stage.AOT_AUTOGRAD)
+            workaround = Workaround(
+                code=cached_calls.OFF, verified=True, where="behind the imports", what=COMPILES_ANEW
+            )
+            self._journal.fault = replace(self._journal.fault, workaround=workaround)
+            end = Settled(Status.PARTIAL, None, "", case.checked, kind=case.signature.kind, exception=case.exception)
+            self.stale = of_caches(end, Cache(name, stage, case.message), is_warm=case.is_warm)
+        return self.stale
+
+    def _from_held(self, case: Case, write: Callable[[Case], T]) -> T | None:
+        """What is written of a failing call that is held again; None where it cannot be held, or an input has no source text."""
+        with suppress(ChildFailed):
+            held = self._triage.held_at(case)
+            if held is not None:
+                try:
+                    return write(held)
+                finally:
+                    held.survey.close()
+        return None
+
+    def _made(self, case: Case, text: str, part: Program) -> MadeScript:
+        """A script that makes calls of a part of a graph."""
+        nodes = [node for node in part.nodes if node.counts]
+        module = next((node.module for node in nodes if node.module), "")
+        repeats = passes_needed(self._journal.fault.announced.reproducibility)
+        return MadeScript(text, SurveyedScript(self._triage.surveys, case, repeats), module, source_of(nodes[::-1]))
+
+    def _draft(self, case: Case, script: MadeScript, judge: Rerun | None = None) -> Draft | None:
+        """The repro of a script that was made of calls; None if it does not show the failure."""
+        same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind)
+        level = PythonLevel(
+            self._executor, self._script, self._args, self._journal, jobs=self._jobs, made=script, rerun=judge
+        )
+        return level.draft(same)

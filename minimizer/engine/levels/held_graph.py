@@ -1,0 +1,141 @@
+"""From a held call to a repro of its graph: the search in that graph or, of several suspects, in that of the first which is confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from minimizer.engine import fold
+from minimizer.engine.between.answer import Answer, checked_of
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.diagnose import Patient
+from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
+from minimizer.engine.diagnose.trials import ProgramTrials
+from minimizer.engine.journal import Journal
+from minimizer.engine.levels.draft import Draft
+from minimizer.engine.levels.from_outcomes import mechanism_of
+from minimizer.engine.levels.graph import Repeat, Search
+from minimizer.engine.levels.window import Unreduced, accepted
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.survey.triage import Triage
+from minimizer.engine.verify.clean_process_oracle import Fails
+from minimizer.errors import Unanswered
+from minimizer.report.model import Failure, Reproducibility
+
+
+class GraphLevel:
+    """The search for repros of graphs whose failing calls are held.
+
+    Args:
+        executor: the warm child.
+        script: the user's.
+        args: its arguments.
+        journal: the record of the job.
+        jobs: trials in parallel.
+        triage: holds the suspects.
+        exact: what the exact runs said.
+        target: the root to reduce, as `localize` takes it.
+        beside: runs what need not be waited for.
+        vanishes: the verdict on a failure that its graph does not show by itself, if it is known why.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        script: Path,
+        args: Sequence[str],
+        journal: Journal,
+        *,
+        jobs: int,
+        triage: Triage,
+        exact: Answer,
+        target: str | None,
+        beside: ThreadPoolExecutor,
+        vanishes: Callable[[Case], Settled | None],
+    ) -> None:
+        self._executor, self._script, self._journal, self._jobs = executor, script, journal, jobs
+        self._triage, self._exact, self._target, self._beside = triage, exact, target, beside
+        self._vanishes = vanishes
+
+    def draft(self, case: Case) -> Draft:
+        """The repro of a failing call's graph, with the exact inputs of that call; of several suspects, that of the first confirmed.
+
+        Raises:
+            Unreduced: no window of the graph fails in isolation.
+            Unanswered: the graph's values cannot be had.
+        """
+        while True:
+            self._announce(case)
+            oracle = Oracle(self._executor, case.survey, accepted(case.signature), case.tolerance, case.identity)
+            try:
+                return self._to_diagnose(self._search(case, oracle).run(self._repeated(case)))
+            except (Unreduced, Unanswered) as end:
+                case.survey.close()  # before the next call is held: each held child keeps the whole script in memory
+                if case.otherwise is None:
+                    raise
+                suspects = self._triage.suspects
+                if isinstance(end, Unanswered):
+                    suspects.leave_open()
+                further = suspects.hold_next()
+                if further is None and isinstance(end, Unreduced) and end.settled is not case.otherwise:
+                    raise
+                if further is None:
+                    assert suspects.otherwise is not None
+                    raise Unreduced(suspects.otherwise) from None
+            case = further
+
+    def firmer(self, draft: Draft, fails: Fails) -> Draft | None:
+        """The repro of a graph that was reduced less far, and ``fails`` in a clean process too; None if no program on the way does.
+
+        Raises:
+            BudgetExceeded: the time ended before one was found.
+        """
+        way, found = draft.way, draft.found
+        assert way is not None and found is not None
+        firm = self._search(found.case, found.oracle).firmer(way, found, fails)
+        return self._to_diagnose(firm) if firm is not None else None
+
+    def _repeated(self, case: Case) -> Repeat:
+        return lambda seen, enough, over: self._beside.submit(self._triage.surveys.rate, case, seen, enough, over)
+
+    def _search(self, case: Case, oracle: Oracle) -> Search:
+        return Search(
+            case,
+            oracle,
+            self._journal,
+            script=self._script,
+            target=self._target,
+            jobs=self._jobs,
+            vanishes=partial(self._vanishes, case),
+        )
+
+    def _to_diagnose(self, draft: Draft) -> Draft:
+        """The draft with what to diagnose: the reduced program and the user's script."""
+        found = draft.found
+        assert found is not None
+        repeats = passes_needed(self._journal.fault.announced.reproducibility)
+        original = SurveyedScript(self._triage.surveys, found.case, repeats)
+        return replace(draft, patient=Patient(ProgramTrials(found.reduced, found.oracle), original, self._script))
+
+    def _announce(self, case: Case) -> None:
+        journal, signature = self._journal, case.signature
+        devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
+        device = "cuda" if "cuda" in devices else "cpu"
+        fold.prepared(journal.report, {**journal.report.environment, "device": device})
+        fold.checked(journal.report, checked_of(case.checked, self._exact))
+        journal.subject = f"graph {case.graph}" if case.graph is not None else ""
+        failure = Failure(
+            kind=signature.kind,
+            exception_type=case.exception.root_type if case.exception else None,
+            message=case.message,
+            traceback=journal.stack(case.stack),
+            signature=signature.text,
+            layout_only=case.layout_only,
+            reproducibility=Reproducibility(failed=1, runs=case.runs),
+            **mechanism_of(case.verdict),
+        )
+        journal.announce(replace(journal.fault, failure=failure))
