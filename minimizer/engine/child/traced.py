@@ -76,14 +76,16 @@ class Traced(Loose):
 class Parting(Loose):
     """An event at which eager and compiled part, and how: by a value, or by an error that only one side raises.
 
-    ``own``: it is wrong on eager's own inputs; else it carries on what an earlier event has left. ``error``: the distance of the
-    compiled value from eager's relative to that, in the norm.
+    ``own``: it is wrong on eager's own inputs; else it carries on what an earlier event has left. ``sort``: that of the difference, as
+    the comparator names it (``what`` in `inside/referee/compare.py`). ``error``: the distance of the compiled value from eager's relative
+    to that, in the norm.
     """
 
     event: Count
     own: bool
     what: Text
     value: Name = ""
+    sort: Name = ""
     rule: Text = ""
     error: Number = None
 

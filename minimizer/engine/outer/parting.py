@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from minimizer.engine.child.outcome import Ending
 from minimizer.engine.child.traced import Parting
-from minimizer.engine.oracle.signature import Signature
+from minimizer.engine.oracle.signature import ABSENT, NONFINITE, Signature
 from minimizer.engine.outer.flat import Slice, Writable, slices
 from minimizer.engine.outer.paired import Paired, backwards_alone, calls_alone, can_be_paired, control
 from minimizer.engine.outer.program import BACKWARD, OuterProgram
@@ -17,10 +17,10 @@ from minimizer.engine.reduce.graph import Reduced
 from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.reduce.python import Source as Script
+from minimizer.engine.reduce.python.rerun import ASSERT_CLOSE
 from minimizer.report.model import HistoryStep
 from minimizer.vocabulary import Kind
 
-ASSERTED = "assert_close"
 TOLERANCES = ("rtol=0.01, atol=0.01", "")
 """Of the comparison, the widest first: what lies beyond it is the least like rounding, also when more events carry it on."""
 
@@ -42,7 +42,8 @@ class Parted:
 def smallest_parting(
     program: OuterProgram, parting: Parting, rerun: Rerun, *, jobs: int, watch: Callable[[], None]
 ) -> Parted | None:
-    """The smallest script of events that parts where the program does; None if none does with inputs of short text.
+    """The smallest script of events that parts where the program does, by the same sort of difference; None if none does with inputs of short
+    text.
 
     Sets the ``target`` of ``rerun``, and its backend to the cheapest on which the script parts.
     """
@@ -59,12 +60,12 @@ def smallest_parting(
         )
         if guess is not None and last is not None:
             tried += 1
-            if _begins(guess, rerun) and not _parts(last, rerun):
+            if _begins(guess, parting, rerun) and not _parts(last, rerun):
                 return Parted(guess, guess.count("\n"), tried + 1, time.monotonic() - begun, ())
     for first in candidates(source, parting):
         watch()
         tried += 1
-        if _begins(first.text, rerun):
+        if _begins(first.text, parting, rerun):
             break
     else:
         return None
@@ -111,10 +112,10 @@ def _without_anchors(problem: Problem[Paired]) -> None:
         pass
 
 
-def _begins(text: str, rerun: Rerun) -> bool:
-    """Whether both sides of a script part on its own backend; it sets the target of ``rerun`` if they do."""
-    target = _signature(rerun, text)
-    if target is None:
+def _begins(text: str, parting: Parting, rerun: Rerun) -> bool:
+    """Whether both sides of a script part on its own backend as the program does; it sets the target of ``rerun`` if they do."""
+    target, _ = rerun.failure(text)
+    if target is None or not fails_alike(parting, target):
         return False
     rerun.target = target
     return _parts(text, rerun)
@@ -130,9 +131,12 @@ def _is_cured(text: str, rerun: Rerun) -> bool:
     return signature is None and outcome.ending is Ending.SAME
 
 
-def _signature(rerun: Rerun, text: str) -> Signature | None:
-    """The signature of a run that ends with a failing comparison."""
-    signature, _ = rerun.failure(text)
-    if signature is None or signature.kind is not Kind.WRONG_OUTPUT or signature.what != ASSERTED:
-        return None
-    return signature
+def fails_alike(parting: Parting, signature: Signature) -> bool:
+    """Whether a script ends with a comparison that fails by the sort of difference at which the program parts.
+
+    Other inputs may show another fault of the same code: NaN where the program's values are finite and wrong, or the other way round.
+    """
+    what = ABSENT if parting.sort == ABSENT else ASSERT_CLOSE
+    is_value = parting.sort in ("value", ABSENT, *NONFINITE)
+    is_difference = signature.kind is Kind.WRONG_OUTPUT and signature.what == what
+    return is_value and is_difference and signature.nonfinite is (parting.sort in NONFINITE)

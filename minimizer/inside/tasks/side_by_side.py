@@ -23,11 +23,14 @@ from ..outcome import Ending, Outcome
 from ..questions import SidesRequest, Step
 from ..referee import referee
 from ..referee.call import Call, Side
+from ..referee.compare import compare
 from ..values import snapshot
 from ..wire import Channel, Message
 from .needed import needed
 
 EVENT = "event"
+VALUE, NONFINITE = "value", ("nan", "inf")
+"""Sorts of differences of the comparator."""
 EAGER, COMPILED, COMPARE = "eager", "compiled", "compare"
 """What runs of an event: a side, or our comparison. Only a death of the compiled side is the compiler's."""
 
@@ -210,11 +213,13 @@ class SideBySide:
         if verdict is not None and verdict.nondeterministic:
             self.note(f"event {index} could not be judged: eager does not agree with itself ({verdict.rule})")
         if verdict is not None and verdict.fault:
+            value = max(own, key=own.__getitem__)
             self.first = {
                 "event": index,
                 "own": True,
                 "what": str(verdict.differences[0]) if verdict.differences else verdict.rule,
-                "value": max(own, key=own.__getitem__),
+                "value": value,
+                "sort": _sort(self._eager.value(value), self._given.value(value)),
                 "rule": verdict.rule,
                 "error": max(own.values()),
             }
@@ -276,6 +281,12 @@ def _is_equal(expected: Tensor, actual: Any) -> bool:
         return False
     with torch.no_grad():
         return bool(torch.equal(expected, actual))
+
+
+def _sort(expected: Tensor, actual: Any) -> str:
+    """The sort of a difference, as the comparator names it: NaN and infinity before finite values."""
+    found = [difference.what for difference in compare(Side(_detached(expected)), Side(_detached(actual)))]
+    return next((what for what in found if what in NONFINITE), next(iter(found), VALUE))
 
 
 def _distance(expected: Tensor, actual: Any) -> float:

@@ -96,6 +96,28 @@ REPLAYED = """
     for _ in range(3):
         (f(torch.randn(2, 4)) - 1).square().mean().backward()
 """
+OTHERWISE = """
+    def faulty(graph, inputs):
+        calls = []
+
+        def run(*args):
+            calls.append(1)
+            (result,) = graph(*args)
+            if len(calls) > 1 and (args[0] < 0).any():
+                return (result * float("nan"),)
+            return (result + 0.5,) if len(calls) > 2 else (result,)
+
+        return run
+
+    @torch.compile(backend=faulty)
+    def step(x):
+        return (x * 2).sigmoid()
+
+    torch.manual_seed(0)
+    x = torch.rand(8)
+    for _ in range(4):
+        x = step(x)
+"""
 PAIR = """
     import torch
 
@@ -123,6 +145,7 @@ def found(child: Executor, home: Path, text: str) -> Parted | None:
     assert sides is not None, why
     if sides.first is None:
         return None
+    assert sides.first.sort == "value"
     rerun = Rerun(child, home / "script.py")
     return smallest_parting(program, sides.first, rerun, jobs=1, watch=lambda: None)
 
@@ -166,6 +189,16 @@ def test_what_only_the_number_of_a_backward_makes_wrong_is_guessed(child: Execut
     assert parted is not None
     assert parted.script.count(".square().sum().backward()") == 2
     assert "mean" not in parted.script and parted.trials == 2
+
+
+def test_what_is_guessed_fails_by_the_same_sort_of_difference(child: Executor, home: Path) -> None:
+    """Numbers of its own have the backend give NaN, which is another fault of it: in the script the values are finite."""
+    parted = found(child, home, OTHERWISE)
+
+    assert parted is not None
+    signature, _ = Rerun(child, home / "script.py").failure(parted.script)
+    assert signature is not None and not signature.nonfinite
+    assert "torch.randn" not in parted.script
 
 
 @pytest.mark.parametrize(
