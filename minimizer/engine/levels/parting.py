@@ -66,6 +66,8 @@ class PartingLevel:
         clock = self._journal.clock
         tracing = trace(self._executor, self._script.resolve(), self._args, timeout=TRACE_SHARE * clock.left)
         program = tracing.program
+        if tracing.why_not:
+            self._journal.log(f"the program around the graphs is not known: {tracing.why_not}")
         if program is None or not program.calls:
             return None
         sides, why = compared(self._executor, program, tracing.file, TRACE_SHARE * clock.left)

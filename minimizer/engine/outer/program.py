@@ -62,6 +62,8 @@ class OuterProgram:
     left_out: Sequence[LeftOut] = ()
     cut: str = ""
     """The limit at which the trace stopped; empty if it came to the end of the script."""
+    inline: frozenset[str] = frozenset()
+    """The graphs whose backend is an object that the script gives no name."""
 
     @cached_property
     def graph_of(self) -> Sequence[str | None]:
@@ -99,6 +101,9 @@ def parse(traced: Traced) -> OuterProgram:
         traced.settings,
         traced.left_out,
         cut,
+        frozenset(
+            f"graph_{index}" for index, graph in enumerate(traced.graphs) if (graph or {}).get("has_inline_backend")
+        ),
     )
 
 

@@ -37,17 +37,24 @@ EVENT, COMPILED = "event", "compiled"
 """Words of the child's phases: the event that it is at, and the side that runs."""
 SIDES = {COMPILED: "in compiled code", "compare": "in our comparison"}
 
+NAMELESS = (
+    "is compiled by a backend that the script gives no name, or not by one that can be told from others in its text"
+)
 CUDA_GRAPHS = {"reduce-overhead", "max-autotune"}
 """Modes of ``torch.compile`` in which a program is not run side by side."""
 
 
 @dataclass(frozen=True)
 class Tracing:
-    """A trace that was run: how the script ended, and its program; None where there is none. ``file``: values of inputs."""
+    """A trace that was run: how the script ended, and its program; None where there is none. ``file``: values of inputs.
+
+    ``why_not``: why there is none, where that is not how the script ended.
+    """
 
     outcome: Outcome
     program: OuterProgram | None
     file: Path
+    why_not: str = ""
 
 
 def trace(executor: Executor, script: Path, args: Sequence[str], *, timeout: float) -> Tracing:
@@ -70,7 +77,12 @@ def trace(executor: Executor, script: Path, args: Sequence[str], *, timeout: flo
     if outcome.trace is None:
         return Tracing(outcome, None, file)
     program, settings = parse(outcome.trace), outcome.trace.opaque_settings
-    graphs = {name: with_prelude(graph, script, settings) for name, graph in program.graphs.items()}
+    graphs = {}
+    for name, graph in program.graphs.items():
+        is_inline = name in program.inline
+        graphs[name] = with_prelude(graph, script, settings, has_inline_backend=is_inline)
+        if is_inline and "backend" not in dict(graphs[name].compile_kwargs):
+            return Tracing(outcome, None, file, why_not=f"{name.replace('_', ' ')} {NAMELESS}")
     return Tracing(outcome, replace(program, graphs=graphs), file)
 
 

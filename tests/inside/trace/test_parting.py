@@ -92,7 +92,7 @@ REPLAYED = """
     torch.manual_seed(0)
     weight = torch.randn(4, 4, requires_grad=True)
     backend = aot_autograd(fw_compiler=plain, bw_compiler=replayed)
-    f = torch.compile(lambda x: (x @ weight).tanh(), backend=backend)
+    f = torch.compile(lambda x: (x @ weight).tanh(), backend=BACKEND)
     for _ in range(3):
         (f(torch.randn(2, 4)) - 1).square().mean().backward()
 """
@@ -117,6 +117,14 @@ OTHERWISE = """
     x = torch.rand(8)
     for _ in range(4):
         x = step(x)
+"""
+INLINE = (
+    "aot_autograd(fw_compiler=plain, bw_compiler=replayed)",
+    "lambda graph, inputs: backend(graph, inputs)",
+)
+HANDED_ON = """
+    def compiled(function, backend):
+        return torch.compile(function, backend=backend)
 """
 PAIR = """
     import torch
@@ -161,6 +169,14 @@ def test_calls_whose_windows_overlap_are_left(child: Executor, home: Path) -> No
     assert "signal" in parted.script
 
 
+def test_a_program_whose_backend_is_not_known_is_none(child: Executor, home: Path) -> None:
+    """It would be compiled by another one, which is right."""
+    tracing = traced(child, home, dedent(REPLAYED.replace("BACKEND", INLINE[0]) + HANDED_ON))
+
+    assert tracing.program is None
+    assert "backend" in tracing.why_not
+
+
 @pytest.mark.parametrize("text", [APART, LABELS.replace("BACKEND", '"aot_eager"')], ids=["windows apart", "labels"])
 def test_a_healthy_twin_does_not_part(text: str, child: Executor, home: Path) -> None:
     assert found(child, home, text) is None
@@ -183,8 +199,10 @@ def test_what_only_the_number_of_a_call_makes_wrong_is_guessed(child: Executor, 
     assert "@" not in body and parted.trials == 2
 
 
-def test_what_only_the_number_of_a_backward_makes_wrong_is_guessed(child: Executor, home: Path) -> None:
-    parted = found(child, home, REPLAYED)
+@pytest.mark.parametrize("backend", ["backend", *INLINE])
+def test_what_only_the_number_of_a_backward_makes_wrong_is_guessed(backend: str, child: Executor, home: Path) -> None:
+    """By a backend of the script's, also one that is written where it is used."""
+    parted = found(child, home, REPLAYED.replace("BACKEND", backend))
 
     assert parted is not None
     assert parted.script.count(".square().sum().backward()") == 2
