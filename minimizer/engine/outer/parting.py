@@ -18,7 +18,7 @@ from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.rerun import ASSERT_CLOSE
-from minimizer.report.model import HistoryStep
+from minimizer.report.model import AlsoSeen, HistoryStep
 from minimizer.vocabulary import Kind
 
 TOLERANCES = ("rtol=0.01, atol=0.01", "")
@@ -29,7 +29,8 @@ TOLERANCES = ("rtol=0.01, atol=0.01", "")
 class Parted:
     """A script in which the two sides part as in the user's.
 
-    ``events``: its size. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``.
+    ``events``: its size. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``. ``also_seen``: other wrong events
+    of the program.
     """
 
     script: str
@@ -37,6 +38,7 @@ class Parted:
     trials: int
     seconds: float
     history: Sequence[HistoryStep]
+    also_seen: Sequence[AlsoSeen] = ()
 
 
 def smallest_parting(

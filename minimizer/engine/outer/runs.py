@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -86,8 +86,13 @@ def trace(executor: Executor, script: Path, args: Sequence[str], *, timeout: flo
     return Tracing(outcome, replace(program, graphs=graphs), file)
 
 
-def side_by_side(executor: Executor, program: OuterProgram, file: Path, *, timeout: float) -> Outcome:
-    """Run a program side by side in the child; where its ``sides`` are missing, `sides_of` tells the event from the ``phase``."""
+def side_by_side(
+    executor: Executor, program: OuterProgram, file: Path, *, timeout: float, checked: Set[int] = frozenset()
+) -> Outcome:
+    """Run a program side by side in the child; where its ``sides`` are missing, `sides_of` tells the event from the ``phase``.
+
+    ``checked``: the events that a failing check of the script's reads.
+    """
     events = range(len(program.events))
     steps = [
         Step(
@@ -99,8 +104,11 @@ def side_by_side(executor: Executor, program: OuterProgram, file: Path, *, timeo
             bool(event.raises),
             event.is_setting,
             event.draws,
+            index in checked,
         )
-        for event, graph, direct in zip(program.events, program.graph_of, direct_needs(program), strict=True)
+        for index, (event, graph, direct) in enumerate(
+            zip(program.events, program.graph_of, direct_needs(program), strict=True)
+        )
     ]
     graphs = {name: program.graphs[name].as_compiled() for name in used_graphs(program, events)}
     functions = [graph_function(graph, name, decorated=False) for name, graph in graphs.items()]
@@ -117,8 +125,13 @@ def side_by_side(executor: Executor, program: OuterProgram, file: Path, *, timeo
     return outcome
 
 
-def compared(executor: Executor, program: OuterProgram, file: Path, timeout: float) -> tuple[Sides | None, str]:
-    """Where the sides of a program part; or why it could not be compared, which does not take the program away."""
+def compared(
+    executor: Executor, program: OuterProgram, file: Path, timeout: float, checked: Set[int] = frozenset()
+) -> tuple[Sides | None, str]:
+    """Where the sides of a program part; or why it could not be compared, which does not take the program away.
+
+    ``checked``: as for `side_by_side`.
+    """
     modes = {
         value.strip("'\"") for graph in program.graphs.values() for key, value in graph.compile_kwargs if key == "mode"
     }
@@ -128,7 +141,7 @@ def compared(executor: Executor, program: OuterProgram, file: Path, timeout: flo
             f"mode {', '.join(sorted(modes & CUDA_GRAPHS))} runs CUDA graphs, whose memory the sides would share",
         )
     try:
-        outcome = side_by_side(executor, program, file, timeout=timeout)
+        outcome = side_by_side(executor, program, file, timeout=timeout, checked=checked)
     except (ChildFailed, BudgetExceeded) as error:
         return None, str(error)
     sides = sides_of(outcome, len(program.events))

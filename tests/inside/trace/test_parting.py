@@ -15,10 +15,13 @@ from flat import program_of, traced
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending
 from minimizer.engine.levels.parting import is_like
+from minimizer.engine.outer.checks import read_by_check
 from minimizer.engine.outer.paired import ROUNDED, control
 from minimizer.engine.outer.parting import Parted, smallest_parting
 from minimizer.engine.outer.program import BACKWARD, GRAPH
 from minimizer.engine.outer.runs import compared
+from minimizer.engine.outer.write import graph_function
+from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.python import Rerun
 from minimizer.vocabulary import Kind
 
@@ -122,6 +125,27 @@ INLINE = (
     "aot_autograd(fw_compiler=plain, bw_compiler=replayed)",
     "lambda graph, inputs: backend(graph, inputs)",
 )
+BESIDE = """
+    def late(graph, inputs):
+        calls = []
+
+        def run(*args):
+            calls.append(1)
+            return tuple(one * 1.5 for one in graph(*args)) if len(calls) > 1 else graph(*args)
+
+        return run
+
+    scale = torch.compile(lambda x: x.cos(), backend=late)
+    shift = torch.compile(lambda x: x.sin(), backend=late)
+    torch.manual_seed(0)
+    x = torch.randn(8)
+    level = total = torch.zeros(8)
+    for step in range(4):
+        level = level + scale(x + step)
+        if step > 1:
+            total = total + shift(x + step)
+    CHECK
+"""
 HANDED_ON = """
     def compiled(function, backend):
         return torch.compile(function, backend=backend)
@@ -158,6 +182,10 @@ def found(child: Executor, home: Path, text: str) -> Parted | None:
     return smallest_parting(program, sides.first, rerun, jobs=1, watch=lambda: None)
 
 
+def render(graph: Program) -> str:
+    return graph_function(graph, "f", decorated=False)
+
+
 def test_calls_whose_windows_overlap_are_left(child: Executor, home: Path) -> None:
     parted = found(child, home, OVERLAPPING)
 
@@ -167,6 +195,37 @@ def test_calls_whose_windows_overlap_are_left(child: Executor, home: Path) -> No
     assert "clone" not in parted.script.rpartition("return")[2]
     assert parted.events <= 6
     assert "signal" in parted.script
+
+
+@pytest.mark.parametrize(
+    ("check", "graph"),
+    [
+        pytest.param("assert torch.allclose(total, (x + 2).sin() + (x + 3).sin())", "sin", id="the later one"),
+        pytest.param("torch.testing.assert_close(total, (x + 2).sin() + (x + 3).sin())", "sin", id="assert_close"),
+        pytest.param(
+            "if (total - (x + 2).sin() - (x + 3).sin()).abs().max() > 1e-3:\n        raise ValueError",
+            "sin",
+            id="raise",
+        ),
+        pytest.param("assert torch.allclose(level, sum((x + i).cos() for i in range(4)))", "cos", id="the first one"),
+    ],
+)
+def test_of_two_wrong_events_that_which_the_check_reads_is_taken(
+    check: str, graph: str, child: Executor, home: Path
+) -> None:
+    tracing = traced(child, home, dedent(BESIDE).replace("CHECK", dedent(check)))
+    program, text = program_of(tracing), (home / "script.py").read_text()
+    _, outcome = Rerun(child, home / "script.py").failure(text)
+    assert outcome.exception is not None
+
+    read = read_by_check(program, text, "script.py", outcome.exception)
+    sides, _ = compared(child, program, tracing.file, SECONDS, read)
+
+    assert sides is not None and sides.first is not None
+    taken = sides.checked or sides.first
+    assert graph in render(program.graphs[program.graph_of[taken.event] or ""])
+    assert (sides.checked is None) is (graph == "cos")
+    assert "cos" in render(program.graphs[program.graph_of[sides.first.event] or ""])
 
 
 def test_a_program_whose_backend_is_not_known_is_none(child: Executor, home: Path) -> None:
