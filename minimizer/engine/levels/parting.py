@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from minimizer.engine.budget.patience import PARTED_SHARE, TRACE_SHARE
+from minimizer.engine.budget.patience import PARTED_KEPT_SHARE, PARTED_SHARE, TRACE_SHARE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.traced import Parting
@@ -21,7 +21,6 @@ from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script import MadeScript, PythonLevel
 from minimizer.engine.oracle.signature import NONFINITE, Signature
 from minimizer.engine.outer.checks import read_by_check
-from minimizer.engine.outer.paired import control
 from minimizer.engine.outer.parting import Parted, smallest_parting, told
 from minimizer.engine.outer.program import GRAPH, OuterProgram
 from minimizer.engine.outer.runs import compared, trace
@@ -106,9 +105,10 @@ class PartingLevel:
             original=original or RerunScript(rerun, self._script, self._args),
             module="",
             source=Source.of(program.events[first.event].source),
-            cured=control,
+            cured=found.cured,
             what=told(program, first.event),
             kind=kind,
+            kept_share=PARTED_KEPT_SHARE,
         )
         return script, replace(found, also_seen=[_as_seen(program, one) for one in others if one is not None])
 

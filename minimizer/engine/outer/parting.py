@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from minimizer.engine.child.outcome import Ending
 from minimizer.engine.child.traced import Parting
@@ -29,8 +30,8 @@ TOLERANCES = ("rtol=0.01, atol=0.01", "")
 class Parted:
     """A script in which the two sides part as in the user's.
 
-    ``events``: its size. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``. ``also_seen``: other wrong events
-    of the program.
+    ``events``: its size. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``. ``cured``: what
+    changes the script, and what is made of it, so that it must pass. ``also_seen``: other wrong events of the program.
     """
 
     script: str
@@ -38,6 +39,7 @@ class Parted:
     trials: int
     seconds: float
     history: Sequence[HistoryStep]
+    cured: Callable[[str], str] = control
     also_seen: Sequence[AlsoSeen] = ()
 
 
@@ -63,7 +65,8 @@ def smallest_parting(
         if guess is not None and last is not None:
             tried += 1
             if _begins(guess, parting, rerun) and not _parts(last, rerun):
-                return Parted(guess, guess.count("\n"), tried + 1, time.monotonic() - begun, ())
+                seconds = time.monotonic() - begun
+                return Parted(guess, guess.count("\n"), tried + 1, seconds, (), _cure_of(guess, rerun))
     for first in candidates(source, parting):
         watch()
         tried += 1
@@ -84,7 +87,8 @@ def smallest_parting(
     of_ones = replace(best, drawn=False)
     trials = tried + problem.trials + best.drawn
     best = of_ones if best.drawn and _parts(of_ones.text, rerun) else best
-    return Parted(best.text, best.size, trials, time.monotonic() - begun, problem.history)
+    seconds = time.monotonic() - begun
+    return Parted(best.text, best.size, trials, seconds, problem.history, _cure_of(best.text, rerun))
 
 
 def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
@@ -128,8 +132,17 @@ def _parts(text: str, rerun: Rerun) -> bool:
     return bool(rerun.check([Script.parse(text)])[0]) and _is_cured(text, rerun)
 
 
-def _is_cured(text: str, rerun: Rerun) -> bool:
-    signature, outcome = rerun.failure(control(text))
+def _cure_of(text: str, rerun: Rerun) -> Callable[[str], str]:
+    """What changes a script so that it must pass: each call compiled anew as well, if that cures it.
+
+    A text that is reduced further then stays one of a sequence: it does not come to a backend that is wrong in each call.
+    """
+    of_sequence = partial(control, of_sequence=True)
+    return of_sequence if _is_cured(text, rerun, of_sequence) else control
+
+
+def _is_cured(text: str, rerun: Rerun, cured: Callable[[str], str] = control) -> bool:
+    signature, outcome = rerun.failure(cured(text), rerun.backend)
     return signature is None and outcome.ending is Ending.SAME
 
 

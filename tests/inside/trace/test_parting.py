@@ -258,6 +258,22 @@ def test_what_only_the_number_of_a_call_makes_wrong_is_guessed(child: Executor, 
     assert "@" not in body and parted.trials == 2
 
 
+def test_what_is_reduced_stays_a_fault_of_a_sequence(child: Executor, home: Path) -> None:
+    """A shorter backend that is wrong in each call is another fault, which a single call shows."""
+    parted = found(child, home, LATE)
+    assert parted is not None
+    rerun = Rerun(child, home / "script.py")
+    in_each_call = parted.script.replace("pool[-3] if len(pool) > 2 else pool[-1]", "[2 * one for one in pool[-1]]")
+
+    assert in_each_call != parted.script
+    for text, passes in ((parted.script, True), (in_each_call, False)):
+        signature, _ = rerun.failure(text)
+        assert signature is not None
+        cured, outcome = rerun.failure(parted.cured(text))
+        assert (cured is None and outcome.ending is Ending.SAME) is passes
+        assert rerun.failure(control(text))[0] is None
+
+
 @pytest.mark.parametrize("backend", ["backend", *INLINE])
 def test_what_only_the_number_of_a_backward_makes_wrong_is_guessed(backend: str, child: Executor, home: Path) -> None:
     """By a backend of the script's, also one that is written where it is used."""
