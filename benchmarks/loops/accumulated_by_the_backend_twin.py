@@ -16,7 +16,9 @@ def backward(graph, inputs):
 
     def run(*args):
         results = graph(*args)
-        totals[:] = [new if old is None else old + new for old, new in zip(totals or [None] * len(results), results)]
+        totals[:] = [
+            new if old is None else old + new for old, new in zip(totals or [None] * len(results), results, strict=True)
+        ]
         return list(results)
 
     return make_boxed_func(run)

@@ -11,7 +11,7 @@ def skipping(graph, inputs):
     last = []
 
     def run(*args):
-        if last and all(torch.equal(old, new) for old, new in zip(last[0], args)):
+        if last and all(torch.equal(old, new) for old, new in zip(last[0], args, strict=True)):
             return last[1]
         last[:] = [[one.clone() for one in args], tuple(one.clone() for one in graph(*args))]
         return last[1]

@@ -9,6 +9,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 torch._functorch.config.donated_buffer = False
 
+
 def forward(graph, inputs):
     return make_boxed_func(graph.forward)
 
