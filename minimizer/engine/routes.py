@@ -179,7 +179,7 @@ class Routes:
         draft = self._level(PartingLevel).draft
         if isinstance(found, Case):
             return self._that_holds(partial(draft, found.signature.kind, self._original(found)))
-        return self._that_holds(partial(draft, found.otherwise.kind))
+        return self._that_holds(partial(draft, found.otherwise.kind, check=found.otherwise.exception))
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""

@@ -105,6 +105,8 @@ def data_file(out: Path) -> Path:
 
 def _program(tracing: runs.Tracing) -> OuterProgram:
     outcome, program = tracing.outcome, tracing.program
+    if tracing.why_not:
+        raise NothingTraced(tracing.why_not)
     if program is None:
         raise NothingTraced(
             f"the run of the script did not come to an end that could be noted ({runs.why_ended(outcome)})"

@@ -285,7 +285,7 @@ class Step:
     ``graph``: the name of the function, if it calls a compiled graph; ``is_backward``: whether gradients flow back through what earlier
     events computed. ``needs``: indices of the earlier events that its values come from at once (see `inside/tasks/needed.py`). ``raises``: whether
     the script has caught what it raised. ``is_setting``: whether it sets a switch or a random state. ``draws``: whether it moves a random
-    state.
+    state. ``is_checked``: whether a check of the script's that fails reads what comes from it.
     """
 
     code: str
@@ -296,6 +296,7 @@ class Step:
     raises: bool = False
     is_setting: bool = False
     draws: bool = False
+    is_checked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

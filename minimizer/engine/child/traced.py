@@ -47,6 +47,14 @@ class TracedEvent(Loose):
     draws: bool = False
 
 
+class TracedLook(Loose):
+    """A place at which the script reads values: behind how many events, the names of the values, and its line as of an event."""
+
+    after: Count
+    values: Names = Field(default_factory=list, max_length=10_000)
+    source: Line
+
+
 class LeftOut(Loose):
     """What could not be noted, with the line of the script that does it; the file is empty where there is none."""
 
@@ -65,6 +73,7 @@ class Traced(Loose):
 
     inputs: list[TracedInput] = Field(default_factory=list, max_length=MOST_EVENTS)
     events: list[TracedEvent] = Field(default_factory=list, max_length=MOST_EVENTS)
+    looks: list[TracedLook] = Field(default_factory=list, max_length=MOST_EVENTS)
     storages: dict[Identifier, int] = Field(default_factory=dict, max_length=MOST_VALUES)
     graphs: list[dict[str, Any] | None] = Field(default_factory=list, max_length=10_000)
     settings: list[Text] = Field(default_factory=list, max_length=1000)
@@ -76,14 +85,16 @@ class Traced(Loose):
 class Parting(Loose):
     """An event at which eager and compiled part, and how: by a value, or by an error that only one side raises.
 
-    ``own``: it is wrong on eager's own inputs; else it carries on what an earlier event has left. ``error``: the distance of the
-    compiled value from eager's relative to that, in the norm.
+    ``own``: it is wrong on eager's own inputs; else it carries on what an earlier event has left. ``sort``: that of the difference, as
+    the comparator names it (``what`` in `inside/referee/compare.py`). ``error``: the distance of the compiled value from eager's relative
+    to that, in the norm.
     """
 
     event: Count
     own: bool
     what: Text
     value: Name = ""
+    sort: Name = ""
     rule: Text = ""
     error: Number = None
 
@@ -99,10 +110,12 @@ class Distance(Loose):
 class Sides(Loose):
     """A program that was run side by side. ``first``: where the two part first; ``ran``: events run.
 
-    ``stopped``: why no more were, or what could not be compared.
+    ``checked``: where they part first of the events that a failing check reads, if that is another one. ``stopped``: why no more were run,
+    or what could not be compared.
     """
 
     first: Parting | None = None
+    checked: Parting | None = None
     distances: list[Distance] = Field(default_factory=list, max_length=MOST_EVENTS)
     ran: Count = 0
     stopped: Text = ""

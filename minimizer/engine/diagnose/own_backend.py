@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 
 from minimizer.engine.diagnose.ladder import LADDERS
-from minimizer.engine.reduce.python.entries import is_method
+from minimizer.engine.reduce.python.entries import ENTRY, OPTIMIZE, is_method
 from minimizer.engine.user_script.syntax import full_name, imported
 
 REFERENCE = "'eager'"
 """The backend that scripts compare others with; it counts as the backend only where it is the only one."""
-OPTIMIZE = ("torch._dynamo.optimize", "torch._dynamo.optimize_assert")
-"""Entries to the compiler whose first argument is the backend, not the function."""
 
 
 def backend_of(text: str) -> str | None:
@@ -23,7 +21,7 @@ def backend_of(text: str) -> str | None:
     for node in ast.walk(tree):
         call = calls.get(node) if isinstance(node, ast.expr) else None
         entry = full_name(node, names)
-        if entry in ("torch.compile", *OPTIMIZE):
+        if entry in (ENTRY, *OPTIMIZE):
             named |= _backends(call, tree, comes_first=entry in OPTIMIZE)
         elif call is not None and is_method(call.func, names):
             named |= _backends(call, tree)

@@ -78,7 +78,10 @@ class OuterLevel:
         if rerun.target is None or rerun.target.kind not in RAISED:
             return None
         seconds = TRACED_SHARE * self._journal.clock.left
-        program = trace(self._executor, self._script.resolve(), self._args, timeout=seconds).program
+        tracing = trace(self._executor, self._script.resolve(), self._args, timeout=seconds)
+        program = tracing.program
+        if tracing.why_not:
+            self._journal.log(f"the program around the graphs is not known: {tracing.why_not}")
         if program is None or not program.calls:
             return None
         return smallest(program, rerun, self._script.name, jobs=self._jobs, watch=self._journal.watch)

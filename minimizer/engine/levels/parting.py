@@ -7,23 +7,28 @@ is reduced like a user's script.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from minimizer.engine.budget.patience import PARTED_SHARE, TRACE_SHARE
+from minimizer.engine.budget.patience import PARTED_KEPT_SHARE, PARTED_SHARE, TRACE_SHARE
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.outcome import ExceptionInfo
+from minimizer.engine.child.traced import Parting
 from minimizer.engine.diagnose import Original
 from minimizer.engine.diagnose.original import RerunScript
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script import MadeScript, PythonLevel
-from minimizer.engine.outer.paired import control
+from minimizer.engine.oracle.signature import NONFINITE, Signature
+from minimizer.engine.outer.checks import read_by_check
 from minimizer.engine.outer.parting import Parted, smallest_parting, told
-from minimizer.engine.outer.program import GRAPH
+from minimizer.engine.outer.program import GRAPH, OuterProgram
 from minimizer.engine.outer.runs import compared, trace
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Settled
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Source
+from minimizer.report.model import AlsoSeen, each_once
 from minimizer.vocabulary import Kind, Reason, Status, Step
 
 VALUES = (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
@@ -36,12 +41,16 @@ class PartingLevel:
     def __init__(self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int) -> None:
         self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
 
-    def draft(self, kind: Kind | None, original: Original | None = None) -> Draft | None:
+    def draft(
+        self, kind: Kind | None, original: Original | None = None, check: ExceptionInfo | None = None
+    ) -> Draft | None:
         """Trace the script, and reduce the calls that part; None where none does, or their inputs have no short text.
 
         Args:
             kind: that of the script's failure.
             original: the user's script, for the diagnosis; by default judged by how it ends.
+            check: what a check of the script's own raises, if that is its failure: of several wrong events one that the check reads is
+                taken.
 
         Raises:
             ChildFailed: the trace is malformed, or a graph of it too large.
@@ -49,7 +58,7 @@ class PartingLevel:
         made, clock = None, self._journal.clock
         try:
             with self._journal.step(Step.LOCALIZE), clock.within(PARTED_SHARE * clock.left):
-                made = self._made(kind, original)
+                made = self._made(kind, original, check)
         except BudgetExceeded:
             self._journal.watch()  # raises where it was the time of the whole job
         if made is None:
@@ -58,18 +67,24 @@ class PartingLevel:
         level = PythonLevel(self._executor, self._script, self._args, self._journal, jobs=self._jobs, made=script)
         draft = level.draft(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=kind))
         if draft is not None:
-            self._journal.fault = self._journal.fault.behind(found.trials, found.seconds, found.history)
+            fault = self._journal.fault.behind(found.trials, found.seconds, found.history)
+            self._journal.fault = replace(fault, also_seen=tuple(each_once([*fault.also_seen, *found.also_seen])))
         return draft
 
-    def _made(self, kind: Kind | None, original: Original | None) -> tuple[MadeScript, Parted] | None:
+    def _made(
+        self, kind: Kind | None, original: Original | None, check: ExceptionInfo | None
+    ) -> tuple[MadeScript, Parted] | None:
         """A script of the calls that part, and how it was found."""
         clock = self._journal.clock
         tracing = trace(self._executor, self._script.resolve(), self._args, timeout=TRACE_SHARE * clock.left)
         program = tracing.program
+        if tracing.why_not:
+            self._journal.log(f"the program around the graphs is not known: {tracing.why_not}")
         if program is None or not program.calls:
             return None
-        sides, why = compared(self._executor, program, tracing.file, TRACE_SHARE * clock.left)
-        first = sides.first if sides is not None else None
+        checked = self._read_by(check, program) if check is not None else frozenset[int]()
+        sides, why = compared(self._executor, program, tracing.file, TRACE_SHARE * clock.left, checked)
+        first = (sides.checked or sides.first) if sides is not None else None
         if first is None or not (first.own and first.rule):  # an error, or a difference that was carried on
             self._journal.log(f"the program around the graphs does not part by a value: {why or 'no event is wrong'}")
             return None
@@ -77,6 +92,9 @@ class PartingLevel:
             self._journal.log(f"eager and compiled part first by another failure than the call's: {first.what}")
             return None
         self._journal.log(f"eager and compiled part at event {first.event}: {told(program, first.event)}: {first.what}")
+        others = [sides.first] if sides is not None and sides.first not in (None, first) else []
+        for other in filter(None, others):
+            self._journal.log(f"event {other.event} is wrong too, which the check does not read: {other.what}")
         rerun = Rerun(self._executor, self._script)
         found = smallest_parting(program, first, rerun, jobs=self._jobs, watch=self._journal.watch)
         if found is None:
@@ -87,11 +105,26 @@ class PartingLevel:
             original=original or RerunScript(rerun, self._script, self._args),
             module="",
             source=Source.of(program.events[first.event].source),
-            cured=control,
+            cured=found.cured,
             what=told(program, first.event),
             kind=kind,
+            kept_share=PARTED_KEPT_SHARE,
         )
-        return script, found
+        return script, replace(found, also_seen=[_as_seen(program, one) for one in others if one is not None])
+
+    def _read_by(self, check: ExceptionInfo, program: OuterProgram) -> frozenset[int]:
+        """The events that a failing check of the script's reads; none where its text cannot be read."""
+        try:
+            return read_by_check(program, self._script.read_text(), self._script.name, check)
+        except (OSError, UnicodeDecodeError):
+            return frozenset()
+
+
+def _as_seen(program: OuterProgram, parting: Parting) -> AlsoSeen:
+    """A wrong event beside the one that is reduced, for the report."""
+    kind = Kind.WRONG_OUTPUT if program.graph_of[parting.event] is not None else Kind.WRONG_GRADIENT
+    signature = Signature(kind, what=parting.sort, nonfinite=parting.sort in NONFINITE)
+    return AlsoSeen(kind=kind, signature=signature.text, message=f"{told(program, parting.event)}: {parting.what}")
 
 
 def is_like(kind: Kind | None, event: str) -> bool:

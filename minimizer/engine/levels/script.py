@@ -67,6 +67,8 @@ class MadeScript:
     """The stage to blame where that is known beforehand, and runs of the script on other backends would not show it."""
     kind: Kind | None = None
     """The kind of the user's failure, where the script compares another value than the user's did."""
+    kept_share: float = 0.0
+    """Of the time that is left when its reduction begins, what this leaves to other ways."""
 
 
 class PythonLevel(TextLevel):
@@ -220,13 +222,16 @@ class PythonLevel(TextLevel):
         If the result fails only there, or on a lower rung too, the reduction is taken up again from the last text that does neither.
         """
         way = [script]
+        clock, share = self._journal.clock, self._made.kept_share if self._made is not None else 0.0
+        for_others = share * clock.left
 
         def kept(step: HistoryStep, best: Script) -> None:
             way.append(best)
             record(step, best)
 
         def reduced(first: Script, check: Check) -> Reduced[Script]:
-            return reduce_script(first, check=check, on_step=kept, jobs=self._jobs, watch=self._journal.watch)
+            with clock.reserving(lambda: for_others):
+                return reduce_script(first, check=check, on_step=kept, jobs=self._jobs, watch=self._journal.watch)
 
         def again(before: Reduced[Script], check: Check, reached: int) -> Reduced[Script]:
             del way[reached + 1 :]

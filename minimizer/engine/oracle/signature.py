@@ -79,6 +79,10 @@ class Signature:
         parts = (*known, self.mechanism) if self.mechanism else known
         return f"{self.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
+    def is_of_sort(self, other: Signature) -> bool:
+        """Whether two differences are of one sort: both of finite values or neither, both of a value that is not there or neither."""
+        return self.what == other.what and self.nonfinite == other.nonfinite
+
     def matches(self, other: Signature) -> bool:
         """Whether ``other`` is the same failure.
 

@@ -42,6 +42,13 @@ REDRAWN = 3
 MOST_CALLS = 12
 """Calls of the longest guess: one for each line, and each is to be taken out again."""
 REFUSED = "raise AssertionError('the script does not end with a comparison of two sides')\n"
+ANEW = """
+def compiled_anew(compiled):
+    def call(*args):
+        torch._dynamo.reset()
+        return compiled()(*args)
+    return call
+"""
 ROUNDED = '''
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -206,16 +213,17 @@ def can_be_paired(slice_: Slice) -> bool:
     return not any(program.events[index].draws and program.events[index].kind == GRAPH for index in slice_.events)
 
 
-def control(text: str) -> str:
+def control(text: str, *, of_sequence: bool = False) -> str:
     """A paired script changed so that it must pass: both sides in eager.
 
     They must be equal to the bit, and within the script's own tolerance of one of which every rounding is redrawn. A script whose last
-    statement compares nothing is refused.
+    statement compares nothing is refused. ``of_sequence``: each call must also be right that is compiled anew: else a call is wrong by itself,
+    and not by those before it.
     """
+    compiled = _check_of(ast.parse(text).body[-1:])
     tree = _Uncompiled().visit(ast.parse(text))
-    last = tree.body[-1] if tree.body else None
-    call = last.value if isinstance(last, ast.Expr) else None
-    if not isinstance(call, ast.Call) or ast.unparse(call.func) != CHECK or len(call.args) != 2:
+    call = _check_of(tree.body[-1:])
+    if call is None:
         return REFUSED
     one, other = map(ast.unparse, call.args)
     tolerance = [f"{word.arg}={ast.unparse(word.value)}" for word in call.keywords if word.arg is not None]
@@ -225,7 +233,26 @@ def control(text: str) -> str:
         f"for redrawn in range({REDRAWN}):\n    with Rounded(redrawn):\n        rounded_side = {one}",
         f"    {CHECK}({', '.join(['rounded_side', other, *tolerance])})",
     ]
+    if of_sequence and compiled is not None:
+        anew = ast.unparse(_CompiledAnew().visit(compiled.args[0]))
+        judged += [ANEW, f"{CHECK}({', '.join([anew, other, *tolerance])})"]
     return "\n".join([before, ROUNDED, *judged, ""])
+
+
+def _check_of(last: Sequence[ast.stmt]) -> ast.Call | None:
+    """The comparison that is the last statement of a script; None of a script that ends otherwise."""
+    call = last[0].value if last and isinstance(last[0], ast.Expr) else None
+    is_check = isinstance(call, ast.Call) and ast.unparse(call.func) == CHECK and len(call.args) == 2
+    return call if isinstance(call, ast.Call) and is_check else None
+
+
+class _CompiledAnew(ast.NodeTransformer):
+    """Puts a function that compiles anew in each call in place of ``torch.compile(...)``."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        is_compiled = ast.unparse(node.func) == "torch.compile"
+        return ast.parse(f"compiled_anew(lambda: {ast.unparse(node)})", mode="eval").body if is_compiled else node
 
 
 class _Uncompiled(ast.NodeTransformer):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from minimizer.engine.child.outcome import Ending
 from minimizer.engine.child.traced import Parting
-from minimizer.engine.oracle.signature import Signature
+from minimizer.engine.oracle.signature import ABSENT, NONFINITE, Signature
 from minimizer.engine.outer.flat import Slice, Writable, slices
 from minimizer.engine.outer.paired import Paired, backwards_alone, calls_alone, can_be_paired, control
 from minimizer.engine.outer.program import BACKWARD, OuterProgram
@@ -17,10 +18,10 @@ from minimizer.engine.reduce.graph import Reduced
 from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.reduce.python import Source as Script
-from minimizer.report.model import HistoryStep
+from minimizer.engine.reduce.python.rerun import ASSERT_CLOSE
+from minimizer.report.model import AlsoSeen, HistoryStep
 from minimizer.vocabulary import Kind
 
-ASSERTED = "assert_close"
 TOLERANCES = ("rtol=0.01, atol=0.01", "")
 """Of the comparison, the widest first: what lies beyond it is the least like rounding, also when more events carry it on."""
 
@@ -29,7 +30,8 @@ TOLERANCES = ("rtol=0.01, atol=0.01", "")
 class Parted:
     """A script in which the two sides part as in the user's.
 
-    ``events``: its size. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``.
+    ``events``: its size. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``. ``cured``: what
+    changes the script, and what is made of it, so that it must pass. ``also_seen``: other wrong events of the program.
     """
 
     script: str
@@ -37,12 +39,15 @@ class Parted:
     trials: int
     seconds: float
     history: Sequence[HistoryStep]
+    cured: Callable[[str], str] = control
+    also_seen: Sequence[AlsoSeen] = ()
 
 
 def smallest_parting(
     program: OuterProgram, parting: Parting, rerun: Rerun, *, jobs: int, watch: Callable[[], None]
 ) -> Parted | None:
-    """The smallest script of events that parts where the program does; None if none does with inputs of short text.
+    """The smallest script of events that parts where the program does, by the same sort of difference; None if none does with inputs of short
+    text.
 
     Sets the ``target`` of ``rerun``, and its backend to the cheapest on which the script parts.
     """
@@ -59,12 +64,13 @@ def smallest_parting(
         )
         if guess is not None and last is not None:
             tried += 1
-            if _begins(guess, rerun) and not _parts(last, rerun):
-                return Parted(guess, guess.count("\n"), tried + 1, time.monotonic() - begun, ())
+            if _begins(guess, parting, rerun) and not _parts(last, rerun):
+                seconds = time.monotonic() - begun
+                return Parted(guess, guess.count("\n"), tried + 1, seconds, (), _cure_of(guess, rerun))
     for first in candidates(source, parting):
         watch()
         tried += 1
-        if _begins(first.text, rerun):
+        if _begins(first.text, parting, rerun):
             break
     else:
         return None
@@ -81,7 +87,8 @@ def smallest_parting(
     of_ones = replace(best, drawn=False)
     trials = tried + problem.trials + best.drawn
     best = of_ones if best.drawn and _parts(of_ones.text, rerun) else best
-    return Parted(best.text, best.size, trials, time.monotonic() - begun, problem.history)
+    seconds = time.monotonic() - begun
+    return Parted(best.text, best.size, trials, seconds, problem.history, _cure_of(best.text, rerun))
 
 
 def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
@@ -111,10 +118,10 @@ def _without_anchors(problem: Problem[Paired]) -> None:
         pass
 
 
-def _begins(text: str, rerun: Rerun) -> bool:
-    """Whether both sides of a script part on its own backend; it sets the target of ``rerun`` if they do."""
-    target = _signature(rerun, text)
-    if target is None:
+def _begins(text: str, parting: Parting, rerun: Rerun) -> bool:
+    """Whether both sides of a script part on its own backend as the program does; it sets the target of ``rerun`` if they do."""
+    target, _ = rerun.failure(text)
+    if target is None or not fails_alike(parting, target):
         return False
     rerun.target = target
     return _parts(text, rerun)
@@ -125,14 +132,26 @@ def _parts(text: str, rerun: Rerun) -> bool:
     return bool(rerun.check([Script.parse(text)])[0]) and _is_cured(text, rerun)
 
 
-def _is_cured(text: str, rerun: Rerun) -> bool:
-    signature, outcome = rerun.failure(control(text))
+def _cure_of(text: str, rerun: Rerun) -> Callable[[str], str]:
+    """What changes a script so that it must pass: each call compiled anew as well, if that cures it.
+
+    A text that is reduced further then stays one of a sequence: it does not come to a backend that is wrong in each call.
+    """
+    of_sequence = partial(control, of_sequence=True)
+    return of_sequence if _is_cured(text, rerun, of_sequence) else control
+
+
+def _is_cured(text: str, rerun: Rerun, cured: Callable[[str], str] = control) -> bool:
+    signature, outcome = rerun.failure(cured(text), rerun.backend)
     return signature is None and outcome.ending is Ending.SAME
 
 
-def _signature(rerun: Rerun, text: str) -> Signature | None:
-    """The signature of a run that ends with a failing comparison."""
-    signature, _ = rerun.failure(text)
-    if signature is None or signature.kind is not Kind.WRONG_OUTPUT or signature.what != ASSERTED:
-        return None
-    return signature
+def fails_alike(parting: Parting, signature: Signature) -> bool:
+    """Whether a script ends with a comparison that fails by the sort of difference at which the program parts.
+
+    Other inputs may show another fault of the same code: NaN where the program's values are finite and wrong, or the other way round.
+    """
+    what = ABSENT if parting.sort == ABSENT else ASSERT_CLOSE
+    is_value = parting.sort in ("value", ABSENT, *NONFINITE)
+    is_difference = signature.kind is Kind.WRONG_OUTPUT and signature.what == what
+    return is_value and is_difference and signature.nonfinite is (parting.sort in NONFINITE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from minimizer.engine.child.sent_program import parse_program
-from minimizer.engine.child.traced import LeftOut, Traced, TracedEvent, TracedInput
+from minimizer.engine.child.traced import LeftOut, Traced, TracedEvent, TracedInput, TracedLook
 from minimizer.engine.program.model import Program
 from minimizer.errors import ChildFailed
 
@@ -62,6 +62,10 @@ class OuterProgram:
     left_out: Sequence[LeftOut] = ()
     cut: str = ""
     """The limit at which the trace stopped; empty if it came to the end of the script."""
+    looks: Sequence[TracedLook] = ()
+    """The places at which the script reads values, in order."""
+    inline: frozenset[str] = frozenset()
+    """The graphs whose backend is an object that the script gives no name."""
 
     @cached_property
     def graph_of(self) -> Sequence[str | None]:
@@ -99,6 +103,10 @@ def parse(traced: Traced) -> OuterProgram:
         traced.settings,
         traced.left_out,
         cut,
+        traced.looks,
+        frozenset(
+            f"graph_{index}" for index, graph in enumerate(traced.graphs) if (graph or {}).get("has_inline_backend")
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,17 +37,24 @@ EVENT, COMPILED = "event", "compiled"
 """Words of the child's phases: the event that it is at, and the side that runs."""
 SIDES = {COMPILED: "in compiled code", "compare": "in our comparison"}
 
+NAMELESS = (
+    "is compiled by a backend that the script gives no name, or not by one that can be told from others in its text"
+)
 CUDA_GRAPHS = {"reduce-overhead", "max-autotune"}
 """Modes of ``torch.compile`` in which a program is not run side by side."""
 
 
 @dataclass(frozen=True)
 class Tracing:
-    """A trace that was run: how the script ended, and its program; None where there is none. ``file``: values of inputs."""
+    """A trace that was run: how the script ended, and its program; None where there is none. ``file``: values of inputs.
+
+    ``why_not``: why there is none, where that is not how the script ended.
+    """
 
     outcome: Outcome
     program: OuterProgram | None
     file: Path
+    why_not: str = ""
 
 
 def trace(executor: Executor, script: Path, args: Sequence[str], *, timeout: float) -> Tracing:
@@ -70,12 +77,22 @@ def trace(executor: Executor, script: Path, args: Sequence[str], *, timeout: flo
     if outcome.trace is None:
         return Tracing(outcome, None, file)
     program, settings = parse(outcome.trace), outcome.trace.opaque_settings
-    graphs = {name: with_prelude(graph, script, settings) for name, graph in program.graphs.items()}
+    graphs = {}
+    for name, graph in program.graphs.items():
+        is_inline = name in program.inline
+        graphs[name] = with_prelude(graph, script, settings, has_inline_backend=is_inline)
+        if is_inline and "backend" not in dict(graphs[name].compile_kwargs):
+            return Tracing(outcome, None, file, why_not=f"{name.replace('_', ' ')} {NAMELESS}")
     return Tracing(outcome, replace(program, graphs=graphs), file)
 
 
-def side_by_side(executor: Executor, program: OuterProgram, file: Path, *, timeout: float) -> Outcome:
-    """Run a program side by side in the child; where its ``sides`` are missing, `sides_of` tells the event from the ``phase``."""
+def side_by_side(
+    executor: Executor, program: OuterProgram, file: Path, *, timeout: float, checked: Set[int] = frozenset()
+) -> Outcome:
+    """Run a program side by side in the child; where its ``sides`` are missing, `sides_of` tells the event from the ``phase``.
+
+    ``checked``: the events that a failing check of the script's reads.
+    """
     events = range(len(program.events))
     steps = [
         Step(
@@ -87,8 +104,11 @@ def side_by_side(executor: Executor, program: OuterProgram, file: Path, *, timeo
             bool(event.raises),
             event.is_setting,
             event.draws,
+            index in checked,
         )
-        for event, graph, direct in zip(program.events, program.graph_of, direct_needs(program), strict=True)
+        for index, (event, graph, direct) in enumerate(
+            zip(program.events, program.graph_of, direct_needs(program), strict=True)
+        )
     ]
     graphs = {name: program.graphs[name].as_compiled() for name in used_graphs(program, events)}
     functions = [graph_function(graph, name, decorated=False) for name, graph in graphs.items()]
@@ -105,8 +125,13 @@ def side_by_side(executor: Executor, program: OuterProgram, file: Path, *, timeo
     return outcome
 
 
-def compared(executor: Executor, program: OuterProgram, file: Path, timeout: float) -> tuple[Sides | None, str]:
-    """Where the sides of a program part; or why it could not be compared, which does not take the program away."""
+def compared(
+    executor: Executor, program: OuterProgram, file: Path, timeout: float, checked: Set[int] = frozenset()
+) -> tuple[Sides | None, str]:
+    """Where the sides of a program part; or why it could not be compared, which does not take the program away.
+
+    ``checked``: as for `side_by_side`.
+    """
     modes = {
         value.strip("'\"") for graph in program.graphs.values() for key, value in graph.compile_kwargs if key == "mode"
     }
@@ -116,7 +141,7 @@ def compared(executor: Executor, program: OuterProgram, file: Path, timeout: flo
             f"mode {', '.join(sorted(modes & CUDA_GRAPHS))} runs CUDA graphs, whose memory the sides would share",
         )
     try:
-        outcome = side_by_side(executor, program, file, timeout=timeout)
+        outcome = side_by_side(executor, program, file, timeout=timeout, checked=checked)
     except (ChildFailed, BudgetExceeded) as error:
         return None, str(error)
     sides = sides_of(outcome, len(program.events))

@@ -6,7 +6,7 @@ since it was last set. (M. Weiser, Program Slicing, 1981, for straight-line code
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from minimizer.engine.outer.program import BACKWARD, GRAD, OuterProgram
 
@@ -32,6 +32,35 @@ def closed(needs: Sequence[Set[int]], start: Set[int]) -> set[int]:
         found |= further
         left += further
     return found
+
+
+def behind_looks(program: OuterProgram, lines: Set[tuple[str, int]] | None = None) -> set[int]:
+    """The events that the values come from which a script reads, by these lines of its files, or by all.
+
+    Those of the lines themselves are among them. What Python makes of a number is not known.
+    """
+    start: set[int] = set()
+    made: dict[str, int] = {}
+    changed: dict[int, int] = {}
+    looks = [look for look in program.looks if lines is None or look.source[:2] in lines][::-1]
+    for index, event in enumerate(program.events):
+        while looks and looks[-1].after <= index:
+            start |= _read(looks.pop().values, program, made, changed)
+        if lines and event.source is not None and event.source[:2] in lines:
+            start.add(index)
+        made.update(dict.fromkeys(event.makes, index))
+        changed.update((program.storages[name], index) for name in event.writes if name in program.storages)
+    for look in looks:
+        start |= _read(look.values, program, made, changed)
+    return closed(direct_needs(program), start)
+
+
+def _read(
+    values: Sequence[str], program: OuterProgram, made: Mapping[str, int], changed: Mapping[int, int]
+) -> set[int]:
+    """The events that make these values, and those that have changed them last."""
+    storages = [program.storages[name] for name in values if name in program.storages]
+    return {made[name] for name in values if name in made} | {changed[one] for one in storages if one in changed}
 
 
 def direct_needs(program: OuterProgram) -> list[frozenset[int]]:

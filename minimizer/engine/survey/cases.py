@@ -81,7 +81,7 @@ class Case:
         Raises:
             ChildFailed: it has no such form.
         """
-        return replace(self.survey.program("weighted"), setup=self.program.setup).as_compiled()
+        return self._as_script_compiles(self.survey.program("weighted"))
 
     def lowered(self) -> Program:
         """The graph in aten operators, in the form of `Program.as_compiled`.
@@ -89,7 +89,12 @@ class Case:
         Raises:
             ChildFailed: it cannot be traced.
         """
-        return replace(self.survey.program("aot"), setup=self.program.setup).as_compiled()
+        return self._as_script_compiles(self.survey.program("aot"))
+
+    def _as_script_compiles(self, form: Program) -> Program:
+        """Another form of the graph with the setup and the arguments of ``torch.compile``, as they stand in one text with the script."""
+        own = self.program
+        return replace(form, setup=own.setup, compile_kwargs=own.compile_kwargs).as_compiled()
 
 
 @dataclass(frozen=True)

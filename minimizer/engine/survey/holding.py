@@ -75,7 +75,10 @@ class Holding:
         return Case(
             survey=survey,
             program=with_prelude(
-                parse_program(survey.held.program), self.surveys.script, survey.held.program.get("opaque_settings", ())
+                parse_program(survey.held.program),
+                self.surveys.script,
+                survey.held.program.get("opaque_settings", ()),
+                has_inline_backend=bool(survey.held.program.get("has_inline_backend")),
             ),
             signature=signature or held_signature(failure),
             message=message_of(failure.exception, failure.verdict),

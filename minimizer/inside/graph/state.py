@@ -42,6 +42,8 @@ PRECISIONS = {
 }  # fmt: skip
 """Parts of ``torch.backends`` that have a ``fp32_precision``, with its value in a fresh process."""
 
+INDUCTOR = ("inductor", "minimizer")
+"""Names of backends that are Inductor: our own is Inductor with checks."""
 MAX_SHOWN = 300
 """Characters of a value that are shown."""
 
@@ -149,7 +151,7 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
     compiler = getattr(backend, "compiler_fn", backend)
     if dynamic is not None:
         kwargs["dynamic"] = repr(dynamic)
-    if name in ("inductor", "minimizer"):  # our own backend is inductor with checks
+    if name in INDUCTOR:
         asked = getattr(backend, "kwargs", {})
         if options := inductor_options(backend):
             kwargs["options"] = f"{{{', '.join(f'{key!r}: {_option(value)}' for key, value in options.items())}}}"
@@ -162,6 +164,12 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
     elif path := _path_of_own(compiler):
         kwargs["backend"] = path
     return kwargs
+
+
+def is_inline(backend: Any) -> bool:
+    """Whether a backend is an object without a name, such as a lambda in the call of ``torch.compile``: `compile_kwargs` has none for it."""
+    is_inductor = getattr(backend, "compiler_name", None) in INDUCTOR
+    return backend is not None and not is_inductor and "backend" not in compile_kwargs(backend, None)
 
 
 def inductor_options(backend: Any) -> dict[str, Any]:

@@ -23,11 +23,14 @@ from ..outcome import Ending, Outcome
 from ..questions import SidesRequest, Step
 from ..referee import referee
 from ..referee.call import Call, Side
+from ..referee.compare import compare
 from ..values import snapshot
 from ..wire import Channel, Message
 from .needed import needed
 
 EVENT = "event"
+VALUE, NONFINITE = "value", ("nan", "inf")
+"""Sorts of differences of the comparator."""
 EAGER, COMPILED, COMPARE = "eager", "compiled", "compare"
 """What runs of an event: a side, or our comparison. Only a death of the compiled side is the compiler's."""
 
@@ -99,7 +102,10 @@ class State:
 
 
 class SideBySide:
-    """The run of one program. ``first``: where the two part first; None if they do not."""
+    """The run of one program. ``first``: where the two part first; None if they do not.
+
+    ``checked``: where they part first of the events that a failing check reads, if that is another one.
+    """
 
     def __init__(self, request: SidesRequest, on_event: Callable[[int, str], None]) -> None:
         data = torch.load(request.file, weights_only=True) if request.file is not None else {}
@@ -114,7 +120,11 @@ class SideBySide:
         self._start = {name: self._eager.values[name] for name in self._inputs}
         self._start = snapshot.clone(self._start)
         self.first: Message | None = None
+        self.checked: Message | None = None
+        self._is_over = False
+        """Whether no later event is judged: the first wrong one is known, and one that the check reads."""
         self._distances: list[Message] = []
+        self._has_check = any(step.is_checked for step in request.steps)
         self._ran = 0
         self._stopped = ""
 
@@ -143,7 +153,13 @@ class SideBySide:
 
     def told(self) -> Message:
         """The answer: see ``engine/child/traced.py``."""
-        return {"first": self.first, "distances": self._distances, "ran": self._ran, "stopped": self._stopped}
+        return {
+            "first": self.first,
+            "checked": self.checked,
+            "distances": self._distances,
+            "ran": self._ran,
+            "stopped": self._stopped,
+        }
 
     def _take(self, index: int) -> list[BaseException | None]:
         """Run an event in each state from the same random state: in eager first, so that what dies there is not laid to the compiler."""
@@ -192,7 +208,7 @@ class SideBySide:
             except Exception as error:  # values of a kind that torch cannot compare, such as sparse or quantized ones
                 self.note(f"event {index}: {path} could not be compared: {type(error).__name__}: {error}")
                 unknown.append(path)
-        if own and self.first is None:
+        if own and not self._is_over and (self.first is None or step.is_checked):
             self._tell_difference(index, step, own)
         if step.graph is not None or step.is_backward:
             self._distances.append({"event": index, "own": max(own.values(), default=0.0), "carried": max(carried)})
@@ -210,14 +226,21 @@ class SideBySide:
         if verdict is not None and verdict.nondeterministic:
             self.note(f"event {index} could not be judged: eager does not agree with itself ({verdict.rule})")
         if verdict is not None and verdict.fault:
-            self.first = {
+            value = max(own, key=own.__getitem__)
+            parting = {
                 "event": index,
                 "own": True,
                 "what": str(verdict.differences[0]) if verdict.differences else verdict.rule,
-                "value": max(own, key=own.__getitem__),
+                "value": value,
+                "sort": _sort(self._eager.value(value), self._given.value(value)),
                 "rule": verdict.rule,
                 "error": max(own.values()),
             }
+            if self.first is None:
+                self.first = parting
+            else:
+                self.checked = parting
+            self._is_over = step.is_checked or not self._has_check
 
     def _judged(self, index: int, step: Step, differing: Sequence[str]) -> referee.Verdict | None:
         """The referee's verdict on an event; None for one that the compiler has no part in, or that it cannot judge."""
@@ -276,6 +299,12 @@ def _is_equal(expected: Tensor, actual: Any) -> bool:
         return False
     with torch.no_grad():
         return bool(torch.equal(expected, actual))
+
+
+def _sort(expected: Tensor, actual: Any) -> str:
+    """The sort of a difference, as the comparator names it: NaN and infinity before finite values."""
+    found = [difference.what for difference in compare(Side(_detached(expected)), Side(_detached(actual)))]
+    return next((what for what in found if what in NONFINITE), next(iter(found), VALUE))
 
 
 def _distance(expected: Tensor, actual: Any) -> float:

@@ -64,13 +64,16 @@ def _written(recorder: Recorder, regions: Regions, file: str) -> Message:
     for number, value in recorder.states.items():
         inputs.values[number], inputs.grads[number] = value, False
     stored = set(inputs.save(file, names))
-    events = []
+    events: list[Message] = []
+    before = [0]
+    """For each number of events that were noted, how many of them are sent."""
     for event in recorder.events:
         sent = _event(event, names)
         if len(sent["code"]) <= MOST_CODE:
             events.append(sent)
         else:
             recorder.leave_out("a call with too long arguments", event.source)
+        before.append(len(events))
     settings, opaque = state.setting_lines()
     return {
         "inputs": [
@@ -85,6 +88,10 @@ def _written(recorder: Recorder, regions: Regions, file: str) -> Message:
             for number, requires_grad in inputs.grads.items()
         ],
         "events": events,
+        "looks": [
+            {"after": before[look.after], "values": [names[number] for number in look.values], "source": look.source}
+            for look in recorder.looks
+        ],
         "storages": dict(zip(names, recorder.names.storages, strict=True)),
         "graphs": [graph.program for graph in regions.graphs],
         "settings": settings,

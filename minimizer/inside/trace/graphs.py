@@ -99,6 +99,7 @@ class TracedGraph:
             **body,
             "setup": [],
             "compile_kwargs": state.compile_kwargs(self._backend, getattr(self._backend, "dynamic", None)),
+            "has_inline_backend": state.is_inline(self._backend),
             "grad": torch.is_grad_enabled(),
         }
 

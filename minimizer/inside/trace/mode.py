@@ -25,6 +25,13 @@ QUIET = frozenset(
     ]
 )  # fmt: skip
 """Functions that compute no tensor and change none."""
+LOOKS = frozenset(
+    [
+        "item", "tolist", "numpy", "is_nonzero", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__", "__complex__",
+        "__repr__", "__format__", "__contains__", "__array__",
+    ]
+)  # fmt: skip
+"""Those by which a script reads values: a check of its own, or what it prints."""
 VIEWS, SET = ("data", "T", "mT", "H", "mH", "real", "imag"), ("grad", "data", "requires_grad")
 """Attributes of a tensor that are tensors, and those that matter where they are set."""
 BACKWARDS = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
@@ -48,6 +55,8 @@ class Noting(TorchFunctionMode):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         is_in_place = (name.endswith("_") and not name.endswith("__")) or name in IN_PLACE or name == "__setitem__"
+        if name in LOOKS and self._recorder.is_on and not self._recorder.cut:
+            self._recorder.look(flat((args, kwargs)))
         if name in QUIET or OF_PROFILER in name or self._recorder.cut or not self._recorder.is_here:
             return func(*args, **kwargs)
         if not self._recorder.is_on:

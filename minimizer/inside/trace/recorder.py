@@ -28,6 +28,8 @@ from .text import mark, value_text
 
 MOST_FRAMES = 4
 """The script's innermost functions that are asked for the name of a tensor."""
+MOST_LOOKS = 20_000
+"""Places that are noted at which the script reads values: what a loop prints."""
 MOST_LEFT_OUT = 50
 """Lines that are told of what could not be noted."""
 PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -52,6 +54,15 @@ class Event:
     raises: str = ""
     source: list[object] | None = None
     draws: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """A place at which the script reads values: the number of events before it, the numbers of the values, and its line as in `Event`."""
+
+    after: int
+    values: tuple[int, ...]
+    source: list[object]
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,7 @@ class Recorder:
         self._limits, self._on_full, self._begun = limits, on_full, time.monotonic()
         self.events: list[Event] = []
         self.names, self.inputs = Names(), Inputs(limits.bytes)
+        self.looks: list[Look] = []
         self.left_out: list[list[object]] = []
         """What could not be noted, as [what, file, number, text]."""
         self.cut = ""
@@ -214,6 +226,19 @@ class Recorder:
             self._histories[tensor] = tensor.grad_fn is not None
         if event.makes or event.writes or event.grads or event.kind != CALL:
             self.events.append(event)
+
+    def look(self, values: Sequence[Any]) -> None:
+        """Note that the script reads values; of tensors that no event has used it says nothing."""
+        if not self.is_here or len(self.looks) >= MOST_LOOKS:
+            return
+        try:
+            numbers = [self.names.number(value) for value in values if isinstance(value, Tensor)]
+            source = self._line(list(self._own_frames()))
+        except Exception:  # a frame of a file that cannot be placed: the script goes on
+            return
+        if source is not None and any(number is not None for number in numbers):
+            known = tuple(number for number in numbers if number is not None)
+            self.looks.append(Look(len(self.events), known, source))
 
     def leave_out(self, what: str, source: list[object] | None = None) -> None:
         """Tell what could not be noted, with its line, once for each line."""

@@ -176,5 +176,6 @@ class HeldCall:
             "around": self._around,
             "opaque_settings": self._opaque,
             "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),
+            "has_inline_backend": state.is_inline(backend),
             "grad": self._call.switches.grad and level == "dynamo",
         }

@@ -31,7 +31,7 @@ MOST_NODES = 500
 
 def is_used_by(backend: Any) -> bool:
     """Whether a backend is Inductor, and its options do not ask for eager's random numbers."""
-    is_inductor = "backend" not in state.compile_kwargs(backend, None)
+    is_inductor = "backend" not in state.compile_kwargs(backend, None) and not state.is_inline(backend)
     return is_inductor and not state.inductor_options(backend).get("fallback_random")
 
 

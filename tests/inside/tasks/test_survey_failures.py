@@ -152,6 +152,27 @@ torch.compile(lambda x: torch.ops.lib.pooled(x))(pool)
     assert (found.checked.frames, found.checked.calls) == (1, 0)
 
 
+def test_a_backend_without_a_name_is_one_of_the_program(triage: Any) -> None:
+    """Or it would be compiled by Inductor, and not fail."""
+    found = triage(
+        """
+        from functools import partial
+
+        import torch
+
+        def scaled(graph, inputs, factor):
+            return lambda *args: tuple(one * factor for one in graph(*args))
+
+        torch.compile(lambda x: x.sin(), backend=partial(scaled, factor=1.5))(torch.ones(3))
+        """
+    )
+    assert isinstance(found, Case)
+    assert ("backend", "own_backend") in found.program.compile_kwargs
+    assert found.program.setup[-1] == "own_backend = partial(scaled, factor=1.5)"
+    assert ("backend", "own_backend") in found.lowered().compile_kwargs
+    found.survey.close()
+
+
 def test_an_error_that_compiled_code_misses_does_not_stop_the_script(triage: Any) -> None:
     found = triage(
         """

@@ -15,10 +15,13 @@ from flat import program_of, traced
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending
 from minimizer.engine.levels.parting import is_like
+from minimizer.engine.outer.checks import read_by_check
 from minimizer.engine.outer.paired import ROUNDED, control
 from minimizer.engine.outer.parting import Parted, smallest_parting
 from minimizer.engine.outer.program import BACKWARD, GRAPH
 from minimizer.engine.outer.runs import compared
+from minimizer.engine.outer.write import graph_function
+from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.python import Rerun
 from minimizer.vocabulary import Kind
 
@@ -92,9 +95,60 @@ REPLAYED = """
     torch.manual_seed(0)
     weight = torch.randn(4, 4, requires_grad=True)
     backend = aot_autograd(fw_compiler=plain, bw_compiler=replayed)
-    f = torch.compile(lambda x: (x @ weight).tanh(), backend=backend)
+    f = torch.compile(lambda x: (x @ weight).tanh(), backend=BACKEND)
     for _ in range(3):
         (f(torch.randn(2, 4)) - 1).square().mean().backward()
+"""
+OTHERWISE = """
+    def faulty(graph, inputs):
+        calls = []
+
+        def run(*args):
+            calls.append(1)
+            (result,) = graph(*args)
+            if len(calls) > 1 and (args[0] < 0).any():
+                return (result * float("nan"),)
+            return (result + 0.5,) if len(calls) > 2 else (result,)
+
+        return run
+
+    @torch.compile(backend=faulty)
+    def step(x):
+        return (x * 2).sigmoid()
+
+    torch.manual_seed(0)
+    x = torch.rand(8)
+    for _ in range(4):
+        x = step(x)
+"""
+INLINE = (
+    "aot_autograd(fw_compiler=plain, bw_compiler=replayed)",
+    "lambda graph, inputs: backend(graph, inputs)",
+)
+BESIDE = """
+    def late(graph, inputs):
+        calls = []
+
+        def run(*args):
+            calls.append(1)
+            return tuple(one * 1.5 for one in graph(*args)) if len(calls) > 1 else graph(*args)
+
+        return run
+
+    scale = torch.compile(lambda x: x.cos(), backend=late)
+    shift = torch.compile(lambda x: x.sin(), backend=late)
+    torch.manual_seed(0)
+    x = torch.randn(8)
+    level = total = torch.zeros(8)
+    for step in range(4):
+        level = level + scale(x + step)
+        if step > 1:
+            total = total + shift(x + step)
+    CHECK
+"""
+HANDED_ON = """
+    def compiled(function, backend):
+        return torch.compile(function, backend=backend)
 """
 PAIR = """
     import torch
@@ -123,8 +177,13 @@ def found(child: Executor, home: Path, text: str) -> Parted | None:
     assert sides is not None, why
     if sides.first is None:
         return None
+    assert sides.first.sort == "value"
     rerun = Rerun(child, home / "script.py")
     return smallest_parting(program, sides.first, rerun, jobs=1, watch=lambda: None)
+
+
+def render(graph: Program) -> str:
+    return graph_function(graph, "f", decorated=False)
 
 
 def test_calls_whose_windows_overlap_are_left(child: Executor, home: Path) -> None:
@@ -136,6 +195,45 @@ def test_calls_whose_windows_overlap_are_left(child: Executor, home: Path) -> No
     assert "clone" not in parted.script.rpartition("return")[2]
     assert parted.events <= 6
     assert "signal" in parted.script
+
+
+@pytest.mark.parametrize(
+    ("check", "graph"),
+    [
+        pytest.param("assert torch.allclose(total, (x + 2).sin() + (x + 3).sin())", "sin", id="the later one"),
+        pytest.param("torch.testing.assert_close(total, (x + 2).sin() + (x + 3).sin())", "sin", id="assert_close"),
+        pytest.param(
+            "if (total - (x + 2).sin() - (x + 3).sin()).abs().max() > 1e-3:\n        raise ValueError",
+            "sin",
+            id="raise",
+        ),
+        pytest.param("assert torch.allclose(level, sum((x + i).cos() for i in range(4)))", "cos", id="the first one"),
+    ],
+)
+def test_of_two_wrong_events_that_which_the_check_reads_is_taken(
+    check: str, graph: str, child: Executor, home: Path
+) -> None:
+    tracing = traced(child, home, dedent(BESIDE).replace("CHECK", dedent(check)))
+    program, text = program_of(tracing), (home / "script.py").read_text()
+    _, outcome = Rerun(child, home / "script.py").failure(text)
+    assert outcome.exception is not None
+
+    read = read_by_check(program, text, "script.py", outcome.exception)
+    sides, _ = compared(child, program, tracing.file, SECONDS, read)
+
+    assert sides is not None and sides.first is not None
+    taken = sides.checked or sides.first
+    assert graph in render(program.graphs[program.graph_of[taken.event] or ""])
+    assert (sides.checked is None) is (graph == "cos")
+    assert "cos" in render(program.graphs[program.graph_of[sides.first.event] or ""])
+
+
+def test_a_program_whose_backend_is_not_known_is_none(child: Executor, home: Path) -> None:
+    """It would be compiled by another one, which is right."""
+    tracing = traced(child, home, dedent(REPLAYED.replace("BACKEND", INLINE[0]) + HANDED_ON))
+
+    assert tracing.program is None
+    assert "backend" in tracing.why_not
 
 
 @pytest.mark.parametrize("text", [APART, LABELS.replace("BACKEND", '"aot_eager"')], ids=["windows apart", "labels"])
@@ -160,12 +258,40 @@ def test_what_only_the_number_of_a_call_makes_wrong_is_guessed(child: Executor, 
     assert "@" not in body and parted.trials == 2
 
 
-def test_what_only_the_number_of_a_backward_makes_wrong_is_guessed(child: Executor, home: Path) -> None:
-    parted = found(child, home, REPLAYED)
+def test_what_is_reduced_stays_a_fault_of_a_sequence(child: Executor, home: Path) -> None:
+    """A shorter backend that is wrong in each call is another fault, which a single call shows."""
+    parted = found(child, home, LATE)
+    assert parted is not None
+    rerun = Rerun(child, home / "script.py")
+    in_each_call = parted.script.replace("pool[-3] if len(pool) > 2 else pool[-1]", "[2 * one for one in pool[-1]]")
+
+    assert in_each_call != parted.script
+    for text, passes in ((parted.script, True), (in_each_call, False)):
+        signature, _ = rerun.failure(text)
+        assert signature is not None
+        cured, outcome = rerun.failure(parted.cured(text))
+        assert (cured is None and outcome.ending is Ending.SAME) is passes
+        assert rerun.failure(control(text))[0] is None
+
+
+@pytest.mark.parametrize("backend", ["backend", *INLINE])
+def test_what_only_the_number_of_a_backward_makes_wrong_is_guessed(backend: str, child: Executor, home: Path) -> None:
+    """By a backend of the script's, also one that is written where it is used."""
+    parted = found(child, home, REPLAYED.replace("BACKEND", backend))
 
     assert parted is not None
     assert parted.script.count(".square().sum().backward()") == 2
     assert "mean" not in parted.script and parted.trials == 2
+
+
+def test_what_is_guessed_fails_by_the_same_sort_of_difference(child: Executor, home: Path) -> None:
+    """Numbers of its own have the backend give NaN, which is another fault of it: in the script the values are finite."""
+    parted = found(child, home, OTHERWISE)
+
+    assert parted is not None
+    signature, _ = Rerun(child, home / "script.py").failure(parted.script)
+    assert signature is not None and not signature.nonfinite
+    assert "torch.randn" not in parted.script
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,16 @@ from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import VERIFY_SECONDS
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.diagnose.original import RerunScript
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.graph import UNBLAMED, UNLOCATED, Search
-from minimizer.engine.levels.script import PythonLevel
+from minimizer.engine.levels.script import MadeScript, PythonLevel
 from minimizer.engine.levels.window import Unreduced, accepted
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.model import Program
+from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.survey.verdicts import unexamined
 from minimizer.engine.verify.reserve import clean_run_timeout, to_finish, to_verify
@@ -313,6 +315,29 @@ def test_wherever_the_time_ends_there_is_a_reduced_script_and_time_to_verify_it(
     assert reduction is not None and reduction.one_minimal == is_minimal
     assert reduction.nodes_after <= reduction.nodes_before
     assert journal.clock.left >= min(to_verify(journal.clock.pace, Kind.CRASH), budget / 4) - 3.0
+
+
+def test_the_reduction_of_a_script_of_calls_leaves_time_to_other_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clean processes may not show what comes out of it."""
+    left = {}
+    for share in (0.0, 0.5):
+        (tmp_path / "a.py").write_text(SCRIPT)
+        journal = Journal(FolderSink(tmp_path / f"out{share}"), Report(), Clock(200))
+        journal.clock.pace.start = START
+        child = SlowChild(journal, dies, seconds=3.0)
+        goes_by(child, monkeypatch)
+        rerun = Rerun(cast(Any, child), tmp_path / "a.py")
+        original = RerunScript(rerun, tmp_path / "a.py", [])
+        made = MadeScript(SCRIPT, original, "", None, cured=lambda text: "", kept_share=share)
+        level = PythonLevel(cast(Any, child), tmp_path / "a.py", [], journal, jobs=1, made=made)
+        left_before = journal.clock.left
+        assert level.draft(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)) is not None
+        reduction = journal.report.reduction
+        assert reduction is not None and not reduction.one_minimal
+        left[share] = journal.clock.left / left_before
+    assert left[0.0] < 0.2 < 0.35 < left[0.5]
 
 
 def test_a_reduced_script_never_has_more_nodes_than_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

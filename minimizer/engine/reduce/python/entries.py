@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from minimizer.engine.user_script.syntax import full_name, imported
 
 ENTRY = "torch.compile"
+OPTIMIZE = ("torch._dynamo.optimize", "torch._dynamo.optimize_assert")
+"""Entries to the compiler whose first argument is the backend, not the function."""
 
 
 def is_compiled(text: str) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from minimizer.engine.budget.patience import LEAST_TIMEOUT, SILENCE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
-from minimizer.engine.oracle.signature import Signature, exception_signature, is_inside, signature_of
+from minimizer.engine.oracle.signature import ABSENT, Signature, exception_signature, is_inside, signature_of
 from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
 from minimizer.engine.reduce.python.seeds import holds, states
 from minimizer.engine.reduce.python.side_by_side import until_one_fails
@@ -24,7 +24,12 @@ from minimizer.engine.trouble import Again, Fault
 from minimizer.inside.questions import ScriptRequest, SettingsRequest, Switches
 from minimizer.vocabulary import Kind
 
+ASSERT_CLOSE = "assert_close"
+"""The sort of a check of the script's own that compares tensors."""
 OF_METADATA = re.compile(r"^The values for attribute '\w+' do not match", re.MULTILINE)
+OF_NONFINITE = re.compile(r"^(Greatest a|A)bsolute difference: (nan|inf)\b", re.MULTILINE)
+OF_ABSENT = re.compile(r"^None mismatch: ", re.MULTILINE)
+"""What ``assert_close`` says of values of which one is NaN or infinite, or is not there."""
 
 
 class Rerun:
@@ -113,7 +118,7 @@ class Rerun:
         signature = script_signature(outcome)
         if signature is None or self.target is None:
             return False
-        is_same_sort = not signature.kind.is_numeric or self.target.what == signature.what
+        is_same_sort = not signature.kind.is_numeric or signature.is_of_sort(self.target)
         if _is_raised_by_script(outcome.exception):  # the repro identifies the failure by the script's own message
             is_same_sort = is_same_sort and self.target.message == signature.message
         if (self.target.matches(signature) and is_same_sort) or is_inside(outcome, self.target):
@@ -155,7 +160,7 @@ def script_signature(outcome: Outcome) -> Signature | None:
     """The signature of a compiled run; None if it did not fail, or if Dynamo was given no frame and so did nothing.
 
     A failing check of the script's own, which holds in eager, is a wrong output, and ``what`` names the sort of check.
-    If ``assert_close`` complains of a dtype, shape or layout, it is wrong metadata.
+    If ``assert_close`` complains of a dtype, shape or layout, it is wrong metadata; of NaN or infinity, the difference is ``nonfinite``.
     """
     if outcome.rule.fault is Fault.MACHINE or not outcome.attempted:
         return None
@@ -163,7 +168,10 @@ def script_signature(outcome: Outcome) -> Signature | None:
     check = _own_check(error) if error is not None and outcome.ending is Ending.RUNTIME_ERROR else ""
     if error is not None and check:
         kind = Kind.WRONG_METADATA if OF_METADATA.search(error.root_message) else Kind.WRONG_OUTPUT
-        return replace(exception_signature(kind, error), message="", what=check)
+        said = error.root_message if check == ASSERT_CLOSE else ""
+        what = ABSENT if OF_ABSENT.search(said) else check
+        is_nonfinite = OF_NONFINITE.search(said) is not None
+        return replace(exception_signature(kind, error), message="", what=what, nonfinite=is_nonfinite)
     return signature_of(outcome)
 
 
@@ -195,5 +203,5 @@ def _own_check(error: ExceptionInfo) -> str:
     if not error.type == error.root_type == "AssertionError" or not error.frames:
         return ""
     if error.frames[-1][0].startswith("torch/testing/"):
-        return "assert_close"
+        return ASSERT_CLOSE
     return "" if error.is_of_torch else "assert"  # assertions in generated code concern strides and sizes

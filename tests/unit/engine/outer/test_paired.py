@@ -173,7 +173,16 @@ def test_a_control_compiles_nothing() -> None:
     assert "torch.compile" not in decorated
 
 
+def test_a_control_of_a_sequence_compiles_each_call_anew() -> None:
+    text = control(pair(writable(), BACKWARD, "w.grad").text, of_sequence=True)
+
+    assert text.endswith(
+        "torch.testing.assert_close(run(compiled_anew(lambda: torch.compile(f, dynamic=True))), run(f))\n"
+    )
+
+
 def test_a_script_that_compares_nothing_at_its_end_is_refused() -> None:
     for text in ("", "import torch\n", "torch.testing.assert_close(1, 1)\nprint(1)\n", "assert f(1) == 1\n"):
         assert "raise AssertionError" in control(text)
         assert "Rounded" not in control(text)
+        assert control(text, of_sequence=True) == control(text)

@@ -42,6 +42,39 @@ def test_a_shape_that_differs_is_no_wrong_value() -> None:
     assert (signature.kind, signature.what) == (Kind.WRONG_METADATA, "assert_close")
 
 
+@pytest.mark.parametrize(
+    ("message", "what", "nonfinite"),
+    [
+        ("Tensor-likes are not close!\n\nGreatest absolute difference: 2e-3 at index (1,) (up to 1e-05 allowed)", "assert_close", False),
+        ("Tensor-likes are not close!\n\nGreatest absolute difference: nan at index (1,) (up to 1e-05 allowed)", "assert_close", True),
+        ("Tensor-likes are not close!\n\nGreatest absolute difference: inf at index (0,) (up to 1e-05 allowed)", "assert_close", True),
+        ("Scalars are not close!\n\nExpected 2.0 but got nan.\nAbsolute difference: nan (up to 1e-05 allowed)", "assert_close", True),
+        ("None mismatch: None is not tensor([1.])\n\nThe failure occurred for item [0]", "type", False),
+    ],
+)  # fmt: skip
+def test_a_failing_comparison_tells_the_sort_of_its_difference(message: str, what: str, *, nonfinite: bool) -> None:
+    signature = script_signature(failed("script.py", "torch/testing/_comparison.py", message=message))
+    assert signature is not None
+    assert (signature.kind, signature.what, signature.nonfinite) == (Kind.WRONG_OUTPUT, what, nonfinite)
+
+
+@pytest.mark.parametrize(
+    ("whole", "smaller", "is_same"),
+    [
+        pytest.param("Greatest absolute difference: 2.0", "Greatest absolute difference: 0.1", True, id="finite"),
+        pytest.param("Greatest absolute difference: 2.0", "Greatest absolute difference: nan", False, id="to NaN"),
+        pytest.param("Greatest absolute difference: nan", "Greatest absolute difference: 2.0", False, id="from NaN"),
+        pytest.param("Greatest absolute difference: 2.0", "None mismatch: None", False, id="to None"),
+    ],
+)
+def test_a_script_whose_comparison_fails_otherwise_is_another_failure(
+    whole: str, smaller: str, *, is_same: bool
+) -> None:
+    rerun = Rerun(cast(Executor, Compared()), Path("script.py"))
+    rerun.target, _ = rerun.failure(f"f('{whole}')")
+    assert rerun.check([Source.parse(f"f('{smaller}')")]) == [is_same]
+
+
 def test_an_assertion_of_the_compiler_is_an_error() -> None:
     """Dynamo asserts that a backend returned something; a script that was reduced to that shows another failure."""
     wrapped = script_signature(
@@ -70,6 +103,16 @@ class Canned:
         return Outcome(
             ending=Ending.RUNTIME_ERROR, exception=ExceptionInfo(**error, frames=[("script.py", "<module>", line)])
         )
+
+
+class Compared(Canned):
+    """The same of scripts whose comparison fails with what their text says."""
+
+    def _outcome(self, request: ScriptRequest) -> Outcome:
+        if not request.compile:
+            return Outcome(ending=Ending.SAME)
+        message = request.text.partition("'")[2].partition("'")[0]
+        return failed("script.py", "torch/testing/_comparison.py", message=message)
 
 
 @pytest.mark.parametrize(
