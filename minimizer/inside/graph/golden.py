@@ -16,6 +16,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ..failures import LOST, device_error
 from ..values import snapshot, transforms
+from .literals import complex_number
 
 LITERAL_ELEMENTS = 64
 """Elements of the largest tensor for which `literal` writes source text."""
@@ -160,6 +161,8 @@ def nonfinite(value: torch.Tensor) -> str | None:
 def _nested(value: Any, dtype: torch.dtype) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_nested(item, dtype) for item in value)}]"
+    if isinstance(value, complex):
+        return complex_number(value)
     return _short(value, dtype) if isinstance(value, float) else repr(value)
 
 
