@@ -119,3 +119,16 @@ def test_the_text_of_a_complex_number_has_the_same_bits(real: float, imag: float
     for made in (eval(literal(value)["code"]), eval(in_tensor, {"torch": torch}).tolist()[0]):
         for part, given in ((made.real, real), (made.imag, imag)):
             assert repr(part) == repr(given) and math.copysign(1, part) == math.copysign(1, given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_for_a_large_value_with_negative_zeros_one_of_those_may_do(dtype: torch.dtype, zero: float) -> None:
+    value = torch.ones(9, 9, dtype=dtype)
+    value[3, 4] = zero
+    text = golden.negative_zeros(value)
+    has_any = dtype.is_floating_point and math.copysign(1, zero) < 0
+    assert (text is not None) is has_any
+    if text is not None:
+        made = eval(text)
+        assert made.shape == value.shape and made.dtype is dtype and bool(made.signbit().all())
