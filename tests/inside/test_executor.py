@@ -22,7 +22,7 @@ from children import script as write_script
 
 from minimizer.engine.budget.patience import CHILD_END_SECONDS
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.outcome import Outcome
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import Action
 from minimizer.engine.oracle.oracle import Oracle
@@ -234,6 +234,21 @@ def test_a_trial_says_which_inputs_its_function_changes(child: Executor) -> None
         trial("return torch.ops.lib.hidden(x)", setup=setup, inputs=nan),
     )
     assert [outcome.writes for outcome in outcomes] == [[0], [], [], [0]]
+
+
+@pytest.mark.parametrize(
+    "made", ["torch.zeros(2)", "torch.zeros(2, requires_grad=True)", "torch.zeros(2, dtype=torch.complex64)"]
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_trial_says_whether_its_zeros_have_other_signs(child: Executor, made: str, sign: int) -> None:
+    """They are equal, and what follows may read them, which a search among the parts of a graph has to know."""
+    setup = f"def backend(gm, example):\n    return lambda *args: [gm(*args)[0] * {sign}]"
+    request = trial("return x * 1", setup=setup, inputs={"x": made}, compile_kwargs="backend=backend")
+    if "requires_grad" in made:
+        request = replace(request, inputs=[replace(request.inputs[0], requires_grad=True)], backward=False)
+    (outcome,) = judge(child, request)
+    assert outcome.ending is Ending.SAME and outcome.verdict is not None
+    assert outcome.verdict.other_zeros is (sign < 0)
 
 
 def test_what_a_trial_prints_is_its_log_and_nothing_else(child: Executor) -> None:

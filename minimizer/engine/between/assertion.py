@@ -24,11 +24,20 @@ FLAGS = ("True", "False")
 
 @dataclass(frozen=True)
 class Claim:
-    """An expression, its ``expected`` value without the compiler and its ``actual`` one with it, as Python source."""
+    """An expression, its ``expected`` value without the compiler and its ``actual`` one with it, as Python source.
+
+    ``unrounded``: the expression with all digits, where it is rounded to as many as tell these two values apart.
+    """
 
     expression: str
     expected: str
     actual: str
+    unrounded: str = ""
+
+    @property
+    def compared(self) -> str:
+        """The expression for a script that runs both sides itself, and draws other numbers than those that chose the digits."""
+        return self.unrounded or self.expression
 
     @property
     def test(self) -> str:
@@ -162,7 +171,8 @@ def _of_norm(path: str, one: str, two: str) -> Iterator[Claim]:
     for digits in range(DIGITS):
         expected, actual = (round(float(side), digits) for side in (one, two))
         if abs(expected - actual) > 1.5 * 10**-digits:  # neither is within half a digit of the other's rounding
-            yield Claim(f"round({path}.double().norm().item(), {digits})", repr(expected), repr(actual))
+            norm = f"{path}.double().norm().item()"
+            yield Claim(f"round({norm}, {digits})", repr(expected), repr(actual), unrounded=norm)
             return
 
 

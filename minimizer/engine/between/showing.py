@@ -108,9 +108,12 @@ def _last_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], ast.Call]]:
 def raising(text: str, eager: str, compiled: str) -> str | None:
     """The script whose last ``try`` catches what only one side raises, as one that ends by it; None for others.
 
+    What only the compiled side raises, and no ``try`` of the script catches, is caught around the last statement.
     ``eager`` and ``compiled`` are the exceptions that a call raises, empty for none.
     """
     tree = ast.parse(text)
+    if compiled and not eager and not any(isinstance(node, ast.Try) for node in ast.walk(tree.body[-1])):
+        tree.body[-1] = _catching(tree.body[-1])
     body = tree.body
     while body and isinstance(body[-1], ast.For | ast.While | ast.With):
         body = body[-1].body
@@ -130,6 +133,12 @@ def raising(text: str, eager: str, compiled: str) -> str | None:
         last.orelse = said
     last.handlers, last.finalbody = [handler], []
     return guarded(ast.unparse(ast.fix_missing_locations(tree)))
+
+
+def _catching(statement: ast.stmt) -> ast.Try:
+    """A statement within a ``try`` whose handler does nothing."""
+    handler = ast.ExceptHandler(type=ast.Name(id="Exception", ctx=ast.Load()), name=None, body=[ast.Pass()])
+    return ast.Try(body=[statement], handlers=[handler], orelse=[], finalbody=[])
 
 
 def asserted(text: str, claim: Claim) -> str:

@@ -93,6 +93,8 @@ class Verdict(Loose):
     note: Text = ""
     mechanism: Literal["", "dropped_cast", "other_precision"] = ""
     """How the fault came about, where the referee knows."""
+    other_zeros: bool = False
+    """Whether zeros of the two sides have other signs, which counts for nothing where it ends, and may for what follows."""
     equals_itself: bool = False
     """For a fault: whether eager's values are known to equal themselves, which NaN does not."""
 

@@ -226,7 +226,7 @@ class BetweenGraphs(TextLevel):
                 else:
                     unsteady.append((said, claim))
         for said, claim in unsteady[:MOST_CALLS]:
-            for twice in run_twice(said, claim.expression):
+            for twice in run_twice(said, claim.compared):
                 yield f"{guarded(twice)}{CHECK}"
         for shown in drawn:
             yield from (asserted(shown, claim) for claim in claims(self._end(shown, oracle)))

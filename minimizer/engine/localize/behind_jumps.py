@@ -4,6 +4,9 @@ A jump (argmax, round, a comparison, a cast to an integer ...) turns a legal rou
 behind it may be right and still differ. On eager's inputs each part is right or wrong. Regions are judged as wholes, to
 keep their fusions; one that contains a jump and differs is split at its jumps, and at last into nodes. If every part is
 right, the difference is amplified rounding.
+
+The sign of a zero counts for nothing where a call ends, and flows on inside of a graph: ``atan2`` makes half a turn of it. A part that
+is right but for such signs is judged again with all that follows up to the next jump.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ def first_wrong(program: Program, regions: Sequence[Region], oracle: Oracle, *, 
     ``backward``: judge gradients too.
     """
     unasked: list[Region] = []
+    prolonged: set[Region] = set()
     while regions := [
         region for region, part in zip(regions, cuts(program, regions, oracle), strict=True) if part.outputs
     ]:
@@ -63,8 +67,22 @@ def first_wrong(program: Program, regions: Sequence[Region], oracle: Oracle, *, 
             return Answer(next((found for found in wrong if oracle.shows(found.outcome)), wrong[0]))
         unclear = [region for region, outcome in asked if not _is_right(outcome)]
         unasked += [region for region in unclear if region.size == 1]
+        signed = [region for region, outcome in asked if _is_right(outcome) and _has_other_zeros(outcome)]
         regions = [part for region in unclear for part in taken_apart(program, region)]
+        for region in signed:
+            further = _with_what_follows(program, region)
+            regions += [part for part in further if part not in prolonged]
+            prolonged.update(further)
     return Answer(None, tuple(unasked))
+
+
+def _with_what_follows(program: Program, region: Region) -> list[Region]:
+    """A region and all nodes up to the next jump, if there are any; one with a jump behind its first node is split at it."""
+    nodes, metas = program.nodes, program.metas
+    end = next((i for i in range(region.start + 1, len(nodes)) if jumps(nodes[i], metas)), len(nodes))
+    if end < region.stop:
+        return taken_apart(program, region)
+    return [Region(region.start, end, *common_module(nodes[region.start : end]))] if end > region.stop else []
 
 
 def judge_regions(
@@ -139,6 +157,10 @@ def _wrong(region: Region, outcome: Outcome) -> Wrong | None:
     signature = signature_of(outcome)
     is_wrong = signature is not None and signature.kind.is_numeric and not signature.kind.is_of_metadata
     return Wrong(region, signature, outcome) if signature is not None and is_wrong else None
+
+
+def _has_other_zeros(outcome: Outcome) -> bool:
+    return outcome.verdict is not None and outcome.verdict.other_zeros
 
 
 def _is_right(outcome: Outcome) -> bool:

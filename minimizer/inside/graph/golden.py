@@ -16,6 +16,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from ..failures import LOST, device_error
 from ..values import snapshot, transforms
+from .literals import complex_number
 
 LITERAL_ELEMENTS = 64
 """Elements of the largest tensor for which `literal` writes source text."""
@@ -59,12 +60,12 @@ class GoldenGraph:
         return collector.found
 
     def literal(self, key: str) -> str | None:
-        """Source text for a value: exact for a small tensor, a substitute (`nonfinite`) for a large one with NaN or infinities.
+        """Source text for a value: exact for a small tensor, a substitute for a large one with NaN, infinities or negative zeros.
 
         None if neither applies.
         """
         value = self.values([key]).get(key)
-        return None if value is None else literal(value) or nonfinite(value)
+        return None if value is None else literal(value) or nonfinite(value) or negative_zeros(value)
 
 
 class _AllFound(Exception):
@@ -157,9 +158,22 @@ def nonfinite(value: torch.Tensor) -> str | None:
     return f"torch.full({tuple(value.shape)}, {_short(number, value.dtype)}{suffix})"
 
 
+def negative_zeros(value: torch.Tensor) -> str | None:
+    """Source text of a tensor filled with negative zeros, if the float ``value`` contains one; else None."""
+    if not value.is_floating_point() or value.layout is not torch.strided:
+        return None
+    flat = value.detach().float().flatten()
+    if not bool(((flat == 0) & flat.signbit()).any()):
+        return None
+    suffix = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
+    return f"torch.full({tuple(value.shape)}, -0.0{suffix})"
+
+
 def _nested(value: Any, dtype: torch.dtype) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_nested(item, dtype) for item in value)}]"
+    if isinstance(value, complex):
+        return complex_number(value)
     return _short(value, dtype) if isinstance(value, float) else repr(value)
 
 

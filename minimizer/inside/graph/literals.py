@@ -32,7 +32,7 @@ def literal(value: Any) -> Json:
     if isinstance(value, float):
         return value if math.isfinite(value) else {"code": f'float("{value}")'}
     if isinstance(value, complex):
-        return {"code": repr(value) if "n" not in repr(value) else f'complex("{value}")'}
+        return {"code": complex_number(value)}
     if value is Ellipsis:
         return {"code": "..."}
     if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
@@ -49,6 +49,15 @@ def literal(value: Any) -> Json:
 def number(value: bool | int | float) -> str:
     """Source text of a number; NaN and infinities have no literal."""
     return repr(value) if math.isfinite(value) else f'float("{value}")'
+
+
+def complex_number(value: complex) -> str:
+    """Source text of a complex number with the signs of its zeros: ``-0+0j`` and ``-1j`` give others, and NaN has no literal."""
+    parts = value.real, value.imag
+    has_signed_zero = any(part == 0 and math.copysign(1, part) < 0 for part in parts) or (parts[0] == 0 > parts[1])
+    if has_signed_zero or not all(map(math.isfinite, parts)):
+        return f"complex({number(value.real)}, {number(value.imag)})"
+    return repr(value)
 
 
 def hint(value: Any) -> Any:

@@ -79,15 +79,21 @@ def _view(value: Tensor, base: str) -> str:
     return f"{base}.as_strided({tuple(value.shape)}, {value.stride()}, {offset})"
 
 
+def _is_uniform(value: Tensor) -> bool:
+    """Whether all elements are equal, zeros with their signs."""
+    signs = value.float().signbit() if value.is_floating_point() else value < 0
+    return bool((value == value.flatten()[0]).all() and (signs == signs.flatten()[0]).all())
+
+
 def made(value: Tensor) -> str:
     """An expression for a contiguous tensor of this shape and dtype, with these values or similar ones."""
     shape, dtype = tuple(value.shape), value.dtype
     more = "" if dtype in (torch.float32, torch.int64, torch.bool) else f", dtype={dtype}"
     device = "" if value.device.type == "cpu" else f', device="{value.device.type}"'
     value = value.detach()
-    if value.numel() and not dtype.is_complex and bool((value == value.flatten()[0]).all()):
+    if value.numel() and not dtype.is_complex and _is_uniform(value):
         first = value.flatten()[0].item()
-        if first in (0, 1) and dtype is not torch.bool:
+        if repr(first) in ("0", "0.0", "1", "1.0"):
             kind = "" if dtype is torch.float32 else f", dtype={dtype}"
             return f"torch.{'ones' if first else 'zeros'}({shape}{kind}{device})"
         return f"torch.full({shape}, {first!r}{more}{device})"

@@ -98,6 +98,18 @@ def same_bits(expected: Tensor, actual: Tensor) -> bool:
         return False
 
 
+def other_zeros(expected: Tensor, actual: Tensor) -> bool:
+    """Whether a zero has another sign on the other side, which a caller sees who divides by it or takes its angle."""
+    try:
+        sides = [plain(side) for side in (expected, actual)]
+        if sides[0].shape != sides[1].shape or not all(map(is_inexact, sides)):
+            return False
+        one, other = (torch.view_as_real(side.resolve_conj()) if side.is_complex() else side for side in sides)
+        return bool(((one == 0) & (other == 0) & (one.signbit() != other.signbit())).any())
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
 def in_double(tensor: Tensor) -> Tensor:
     tensor = wide(plain(tensor))
     return tensor if is_inexact(tensor) else tensor.to(torch.float64)

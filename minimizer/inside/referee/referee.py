@@ -99,6 +99,8 @@ class Verdict:
     rules: dict[str, str] = field(default_factory=dict)
     excuses: list[str] = field(default_factory=list)
     """The rules of ``minimizer/excuses.py`` by which differences were excused, one for each place."""
+    other_zeros: bool = False
+    """Whether equal values have zeros of other signs. Set by trials, whose results may be inputs of what follows in a graph."""
     right: dict[str, str] = field(default_factory=dict)
     """The side that agrees with float64, ``eager`` or ``compiled``, at places where the other one does not."""
 

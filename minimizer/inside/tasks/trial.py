@@ -29,6 +29,7 @@ from ..questions import TrialRequest
 from ..referee import steadiness
 from ..referee.call import Call, GradientCall, Side
 from ..referee.comparison import Judged, Raised, Run, Step, compare_with_gradients
+from ..referee.distance import other_zeros
 from ..referee.referee import Verdict
 from ..values import snapshot
 from ..values.boundary import Difference, places
@@ -152,7 +153,11 @@ class Trial:
             self._phase("compiled")
             return outcome_behind(expected, call, compiled)
         behind = call.behind(None) if starts and self._request.backward else None
-        return outcome_of(compare_with_gradients(call, compiled, expected, behind, begins=self._begin).decisive)
+        compared = compare_with_gradients(call, compiled, expected, behind, begins=self._begin)
+        outcome = outcome_of(compared.decisive)
+        if outcome.verdict is not None and isinstance(compared.values, Judged):
+            outcome.verdict.other_zeros = _have_other_zeros(compared.values)
+        return outcome
 
     def load(self) -> tuple[Any, list[Any]]:
         """Define the function from its text and make its inputs.
@@ -197,6 +202,12 @@ class Trial:
 
     def _phase(self, name: str) -> None:
         self._channel.send(Phase(phase=name))
+
+
+def _have_other_zeros(judged: Judged) -> bool:
+    """Whether a zero among the results, or the inputs after the call, has another sign than eager's."""
+    expected, actual = judged.expected.places(), judged.actual.places()
+    return any(other_zeros(tensor, actual[where]) for where, tensor in expected.items() if where in actual)
 
 
 def outcome_of(found: Judged | Raised) -> Outcome:

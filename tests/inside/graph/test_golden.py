@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from torch._functorch import predispatch
 
 from minimizer.inside.graph import golden
 from minimizer.inside.graph.golden import GoldenGraph, storable
+from minimizer.inside.graph.literals import literal
 from minimizer.inside.values.snapshot import rng_state
 
 
@@ -100,3 +103,32 @@ def test_views_of_one_storage_in_several_dtypes_can_be_saved(tmp_path: Path) -> 
     found = torch.load(tmp_path / "golden.pt", weights_only=True)
     assert all(torch.equal(found[key], value) for key, value in values.items())
     assert found["part"].untyped_storage().data_ptr() == found["x"].untyped_storage().data_ptr()
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("real", "imag"), [*product((0.0, -0.0, 1.5, -2.0), repeat=2), (NAN, -0.0), (0.0, INF), (-INF, 1.0)]
+)
+def test_the_text_of_a_complex_number_has_the_same_bits(real: float, imag: float) -> None:
+    """``-0+0j`` is 0j, and ``-1j`` has a real part of -0.0: a graph with such a constant would not show what its script does."""
+    value = complex(real, imag)
+    in_tensor = golden.literal(torch.tensor([value], dtype=torch.complex128))
+    assert in_tensor is not None
+    for made in (eval(literal(value)["code"]), eval(in_tensor, {"torch": torch}).tolist()[0]):
+        for part, given in ((made.real, real), (made.imag, imag)):
+            assert repr(part) == repr(given) and math.copysign(1, part) == math.copysign(1, given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_for_a_large_value_with_negative_zeros_one_of_those_may_do(dtype: torch.dtype, zero: float) -> None:
+    value = torch.ones(9, 9, dtype=dtype)
+    value[3, 4] = zero
+    text = golden.negative_zeros(value)
+    has_any = dtype.is_floating_point and math.copysign(1, zero) < 0
+    assert (text is not None) is has_any
+    if text is not None:
+        made = eval(text)
+        assert made.shape == value.shape and made.dtype is dtype and bool(made.signbit().all())

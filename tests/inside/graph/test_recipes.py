@@ -30,6 +30,8 @@ SINGLE = {
     "empty": torch.empty(0, 2),
     "transposed": torch.arange(4.0).reshape(2, 2).T,
     "expanded": torch.ones(3, 1).expand(3, 4),
+    "negative zeros": torch.full((3,), -0.0),
+    "zeros of both signs": torch.tensor([0.0, -0.0, 0.0]),
     "slice": BASE[4:8],
     "every other": BASE[1::2],
 }
@@ -39,7 +41,7 @@ SINGLE = {
 def test_small_tensor_comes_back_as_it_was(value: Tensor) -> None:
     (again,) = made(value)
     assert again.dtype == value.dtype and again.shape == value.shape and again.stride() == value.stride()
-    assert torch.equal(again, value)
+    assert torch.equal(again, value) and torch.equal(again.signbit(), value.signbit())
     assert (again.storage_offset() - value.storage_offset()) * value.element_size() % 64 == 0
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from minimizer.engine.between.assertion import Claim
-from minimizer.engine.between.showing import asserted, ways_to_show
+from minimizer.engine.between.showing import asserted, raising, ways_to_show
 
 CLAIM = Claim("out", "9", "3")
 
@@ -67,3 +67,37 @@ def test_what_no_statement_of_the_script_reaches_goes_to_a_list() -> None:
     assert "value = f(item)\n    outs.append(value)" in shown[1]
     assert all(way.startswith("import queue, threading\nouts = []\n") for way in shown)
     assert not any("outs = []" in way for way in ways_to_show(f"{THREAD}outs = 3\n"))
+
+
+CALLS = [
+    pytest.param("f(x)\n", id="a call"),
+    pytest.param("for x in (1, 2):\n    f(x)\n", id="a loop"),
+    pytest.param("y = f(x)\n", id="an assignment"),
+    pytest.param("try:\n    f(x)\nexcept LookupError:\n    print(x)\n", id="a try of the script's own"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("raised", "status"), [(None, None), (IndexError("5"), "expected no error, actual IndexError"), (OSError(), 125)]
+)
+def test_what_only_compiled_code_raises_ends_the_script(call: str, raised: Exception | None, status: object) -> None:
+    """Also where no handler of the script catches it; what else is raised means that the script cannot run here."""
+
+    def f(x: int) -> int:
+        if raised is not None:
+            raise raised
+        return x
+
+    text = raising(f"x = 1\n{call}", "", "IndexError")
+    assert text is not None
+    if raised is None:
+        exec(text, {"f": f})
+        return
+    with pytest.raises(SystemExit) as ended:
+        exec(text, {"f": f})
+    assert ended.value.code == status
+
+
+def test_what_only_eager_raises_needs_a_handler_of_the_script() -> None:
+    assert raising("f(1)\n", "IndexError", "") is None

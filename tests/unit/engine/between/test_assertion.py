@@ -135,3 +135,16 @@ def test_what_is_compiled_has_a_name_where_it_is_called_often_or_in_a_long_line(
 )
 def test_a_state_is_told_by_what_is_drawn_next(change: Change, draw: str) -> None:
     assert draw_from(change) == draw
+
+
+@pytest.mark.parametrize(("eager", "compiled"), [("5.12345678", "9.87654321"), ("2.43783264", "2.16794465")])
+def test_a_norm_of_drawn_numbers_is_compared_with_all_digits(eager: str, compiled: str) -> None:
+    """The digits that tell one draw's sides apart may make those of another one equal: 2.44 and 2.17 are both 2."""
+    change = Change("out", of("Tensor", values="#1", norm=eager), of("Tensor", values="#2", norm=compiled))
+    (claim,) = claims((change,))
+    assert claim.expression.startswith("round(") and claim.compared == "out.double().norm().item()"
+
+
+def test_what_is_not_rounded_is_compared_as_it_is_asserted() -> None:
+    (claim,) = claims((Change("n", of("int", value="1"), of("int", value="2")),))
+    assert claim.compared == claim.expression == "n"

@@ -70,6 +70,43 @@ def test_where_every_part_is_right_the_difference_is_amplified_rounding() -> Non
     assert asked(chain([("torch.sin", ""), ("torch.floor", "")]), Amplifying(has(""))) == Answer()
 
 
+class Signed(FakeOracle):
+    """Answers that values behind ``torch.ceil`` may differ in a graph, and that ``torch.unsign`` leaves zeros of another sign."""
+
+    def _outcome(self, program: Program) -> Outcome:
+        outcome = super()._outcome(program)
+        is_behind = any(node.target == "torch.ceil" for node in program.nodes[1:])
+        if is_behind or outcome.verdict is None or outcome.ending != "same":
+            return Outcome(ending=Ending.SAME, verdict=Verdict(discrete=True)) if is_behind else outcome
+        zeros = [node.target for node in program.nodes if node.target != "torch.view"][-1:] == ["torch.unsign"]
+        return outcome.model_copy(update={"verdict": Verdict(other_zeros=zeros)})
+
+
+def _turned(program: Program) -> bool:
+    return {"torch.unsign", "torch.atan2"} <= {node.target for node in program.nodes}
+
+
+@pytest.mark.parametrize("between", [0, 1, 10])
+@pytest.mark.parametrize("modules", [("", ""), ("grid", "angle")])
+def test_the_sign_of_a_zero_is_followed_to_where_it_counts(between: int, modules: tuple[str, str]) -> None:
+    """The boundary of a module, or of a chunk of nodes, hides it from either side: equal there, and read behind it."""
+    grid, angle = modules
+    before = [("torch.div", grid), ("torch.ceil", grid), ("torch.unsign", grid)]
+    program = chain([*before, *[("torch.view", angle)] * between, ("torch.atan2", angle)])
+    answer = asked(program, Signed(_turned, Kind.WRONG_OUTPUT))
+    assert answer.wrong is not None
+    found = targets(program, answer.wrong.region)
+    assert {"torch.unsign", "torch.atan2"} <= set(found) and "torch.ceil" not in found[1:]
+
+
+@pytest.mark.parametrize("last", ["torch.cos", "torch.ceil"])
+def test_a_zero_of_another_sign_that_nothing_reads_is_no_fault(last: str) -> None:
+    program = chain(
+        [("torch.div", "a"), ("torch.ceil", "a"), ("torch.unsign", "a"), (last, "b"), ("torch.unsign", "b")]
+    )
+    assert asked(program, Signed(_turned, Kind.WRONG_OUTPUT)) == Answer()
+
+
 def test_a_part_that_cannot_be_asked_is_told() -> None:
     class Mute(FakeOracle):
         def _outcome(self, program: Program) -> Outcome:
