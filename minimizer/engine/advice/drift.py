@@ -135,7 +135,7 @@ class _Examination:
         run = self._curve(config={EMULATED: True}, steps=len(sides.eager.steps))
         if run is None or not same_steps(sides.eager, run):
             return None
-        pasted = paste(self.surveys.text, f"torch._inductor.config.{EMULATED} = True")
+        pasted = paste(self.surveys.text, f"import torch._inductor.config\ntorch._inductor.config.{EMULATED} = True")
         before, after = (min(100 * one.apart.largest, MOST_APART) for one in (sides, Sides(sides.eager, run)))
         return Remedy(
             what=f"`{EMULATED}`",
@@ -215,4 +215,4 @@ def _first(sides: Sides) -> str:
     first = min((one for one in of if one.differs is not None), key=lambda one: one.differs or 0)
     far = [f"the {one.what} at step {one.parts}" for one in of if one.parts is not None]
     told = f"The first bits that differ are those of the {first.what} of step {first.differs}"
-    return f"{told}; more than {NOTICED:.0%} apart are then {', '.join(far)}." if far else f"{told}."
+    return f"{told}; more than {NOTICED:.0%} away: {', '.join(far)}." if far else f"{told}."
