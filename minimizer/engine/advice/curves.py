@@ -56,7 +56,7 @@ class Deviation:
 def deviation(eager: Curve, other: Curve) -> Deviation:
     """The deviation of a run from eager, over the steps that both have."""
     scales: dict[int, float] = {}
-    for line in {step[0] for step in eager.steps}:
+    for line in _lines(eager):
         sizes = [abs(loss) for at, loss, *_ in eager.steps if at == line and math.isfinite(loss)]
         scales[line] = LEAST_SCALE * statistics.median(sizes) if sizes else 0.0
     pairs = zip(eager.steps, other.steps, strict=False)
@@ -75,7 +75,14 @@ def are_equal(one: Curve, other: Curve) -> bool:
 
 
 def is_chaos(sides: Sides) -> bool:
-    """Whether redrawn roundings part eager from itself as visibly as the compiler does, and no later."""
+    """Whether redrawn roundings part eager from itself as visibly as the compiler does, and no later.
+
+    Every run begins beside eager: a loss that is all rounding, such as the mean of what was normalized, is apart from the first step on.
+    """
+    begins = [next(at for at, step in enumerate(sides.eager.steps) if step[0] == line) for line in _lines(sides.eager)]
+    runs = [sides.apart, *(deviation(sides.eager, run) for run in sides.redrawn)]
+    if any(run.values[at] > NOTICED for run in runs for at in begins):
+        return False
     own = sides.apart.first(VISIBLE)
     parted = [at for run in sides.redrawn if (at := deviation(sides.eager, run).first(VISIBLE)) is not None]
     if own is None or len(sides.redrawn) < LEAST_REDRAWN or 2 * len(parted) < len(sides.redrawn):
@@ -130,6 +137,11 @@ def source_of(curve: Curve, step: int) -> Source | None:
     """The line that calls the backward of a step, from 1."""
     file, line, code = curve.lines[curve.steps[step - 1][0]]
     return Source(file=file, line=line, code=code) if line else None
+
+
+def _lines(curve: Curve) -> set[int]:
+    """The numbers of the lines whose losses it has."""
+    return {step[0] for step in curve.steps}
 
 
 def _points(curve: Curve, at: Sequence[int]) -> list[float | None]:

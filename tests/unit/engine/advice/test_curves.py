@@ -53,6 +53,11 @@ def test_rounding_is_to_blame_where_it_parts_eager_from_itself_as_soon(
     assert is_chaos(Sides(FLAT, compiled, tuple(redrawn))) is chaos
 
 
+def test_a_loss_that_is_all_rounding_is_no_chaos() -> None:
+    noisy = Sides(FLAT, leaving(1), (leaving(1, by=-0.4), leaving(1, by=0.6)))
+    assert not is_chaos(noisy) and is_within(noisy)
+
+
 @pytest.mark.parametrize(("by", "within"), [(0.05, True), (0.2, False)])
 def test_within_the_floor_is_no_further_than_redrawn_runs_are_by_then(by: float, within: bool) -> None:
     floor = (leaving(20, by=0.04), leaving(20, by=-0.05))
