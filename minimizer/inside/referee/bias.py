@@ -25,14 +25,18 @@ LEAST = 0.1
 """Roundings by which a mean must be off: a last bit of a few elements is nobody's loss."""
 TIMES_EAGER = 3.0
 """How many times as far as eager's is in any call: inputs that hardly change from call to call leave the same mean in each, on both sides."""
+MOST_SPREAD = 16.0
+"""Roundings that eager's elements may be off in the root mean square: where large terms cancel, what is left of their roundings has any mean."""
 ALONG, OUTWARDS = ("upwards", "downwards"), ("away from zero", "towards zero")
 
 
 class Sample(NamedTuple):
-    """The mean signed errors of a result in one call, in roundings: along the axis of numbers, and away from zero."""
+    """The mean signed errors of a result's ``elements`` in one call, in roundings: along the axis of numbers, away from zero, and their root mean square."""
 
     along: float
     outwards: float
+    spread: float
+    elements: int
 
 
 @dataclass(frozen=True)
@@ -58,18 +62,25 @@ def sample(value: Tensor, truth: Tensor) -> Sample | None:
         if not size:
             return None
         errors = (x - t) / (size * torch.finfo(value.dtype).eps)
-        return Sample(float(errors.mean()), float((errors * t.sign()).mean()))
+        return Sample(
+            float(errors.mean()),
+            float((errors * t.sign()).mean()),
+            float(errors.square().mean().sqrt()),
+            errors.numel(),
+        )
 
 
 def bias(eager: Sequence[Sample], compiled: Sequence[Sample]) -> Bias | None:
     """The bias of compiled results over calls, where eager's have none like it; ``eager``: those of the same calls."""
     calls = len(compiled)
-    if calls < LEAST_CALLS:
+    if calls < LEAST_CALLS or statistics.median(one.spread for one in eager) > MOST_SPREAD:
         return None
     for index, sides in enumerate((OUTWARDS, ALONG)):
         own, other = [one[1 - index] for one in eager], [one[1 - index] for one in compiled]
         mean = statistics.fmean(other)
-        error = max(statistics.stdev(other), statistics.stdev(own)) / math.sqrt(calls)
+        # Calls on equal inputs are one sample: then the elements alone have to show it.
+        of_elements = statistics.fmean(one.spread / math.sqrt(one.elements) for one in compiled)
+        error = max(max(statistics.stdev(other), statistics.stdev(own)) / math.sqrt(calls), of_elements)
         beyond = mean - statistics.fmean(own)
         least = max(LEAST, STANDARD_ERRORS * error, TIMES_EAGER * max(map(abs, own)))
         if math.isfinite(mean) and abs(mean) > least and abs(beyond) > STANDARD_ERRORS * error:

@@ -101,19 +101,25 @@ class KeptCalls:
 
 
 def _of_graph(graph: CapturedGraph, calls: Sequence[tuple[Call, Run]], until: float) -> Iterator[Message]:
-    place = graph.called_at
+    place, drawn = graph.called_at, torch.Generator().manual_seed(0)
     if place is None:
         return
-    for where, dtype, found in _biased([(each, run) for call, run in calls for each, run in _both(call, run)], until):
+    for where, dtype, found in _biased(
+        [(each, run) for call, run in calls for each, run in _both(call, run, drawn)], until
+    ):
         module, op = ("", "") if where.startswith("grad") else maker_of(graph.module.graph, where)
         yield _told(found, place, module=module, op=op, where=where, dtype=dtype, is_node=False)
 
 
-def _both(call: Call, run: Run) -> Iterator[tuple[Call, Run]]:
-    """A call, and the same with its backward from ones, where it has one."""
+def _both(call: Call, run: Run, drawn: torch.Generator) -> Iterator[tuple[Call, Run]]:
+    """A call, and the same with its backward, where it has one: from drawn values, since what is normalized has no gradient of a sum."""
     yield call, run
     if call.switches.grad and any(leaf.requires_grad for leaf in places(list(call.inputs)).values()):
-        yield call.behind(None), run
+        try:
+            outputs = [one for one in places(call.run(call.function).result).values() if one.requires_grad]
+        except Exception:  # it is left out with the call itself
+            return
+        yield call.behind([torch.randn(one.shape, generator=drawn).to(one) for one in outputs]), run
 
 
 def _biased(calls: Sequence[tuple[Call, Run]], until: float) -> Iterator[tuple[str, str, Bias]]:
@@ -155,6 +161,7 @@ def _of_nodes(graph: CapturedGraph, calls: Sequence[Call], until: float) -> Iter
     """The nodes of a graph that are off to one side where they are compiled alone, on eager's values, in order."""
     if graph.called_at is None or len(calls) < LEAST_CALLS:
         return
+    drawn = torch.Generator().manual_seed(0)
     wanted = [node for node in graph.module.graph.nodes if _is_computed(node)][:MOST_NODES]
     inputs: dict[fx.Node, list[Call]] = {}
     for call in calls:
@@ -167,7 +174,7 @@ def _of_nodes(graph: CapturedGraph, calls: Sequence[Call], until: float) -> Iter
         function: Any = inputs[node][0].function
         compiled = torch.compile(function, backend=graph.backend, dynamic=False)
         run: Run = partial(_run_on, compiled)
-        sides = [each for call in inputs[node] for each in _both(call, run)]
+        sides = [each for call in inputs[node] for each in _both(call, run, drawn)]
         for where, dtype, found in _biased(sides, until):
             place = _line_of(node) or graph.called_at
             module, op = module_of(node)[0], op_of(node)
@@ -218,7 +225,7 @@ def _line_of(node: fx.Node) -> StackLine | None:
     """The innermost line of the user's that calls it."""
     lines = str(node.meta.get("stack_trace") or "").splitlines()
     found = None
-    for head, code in zip(lines, [*lines[1:], ""], strict=True):
+    for head, code in zip(lines, [*lines[1:], ""], strict=False):
         if head.startswith('  File "') and '", line ' in head:
             path, _, rest = head.removeprefix('  File "').partition('", line ')
             number, _, function = rest.partition(", in ")
