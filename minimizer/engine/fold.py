@@ -13,6 +13,7 @@ from typing import Any
 from minimizer.engine.findings import Diagnosed, Failing, Fault
 from minimizer.report.confidence import confidence
 from minimizer.report.culprit import Culprit, Layer
+from minimizer.report.drift import Drift
 from minimizer.report.examined import Attempt, Checked, Health, Version
 from minimizer.report.finding import Finding, by_cost
 from minimizer.report.model import Blame, Report, ScriptError, Witness
@@ -119,6 +120,12 @@ def examined(report: Report, found: Health) -> None:
 def advised(report: Report, found: Sequence[Finding]) -> None:
     """Take what there is to advise on, the costliest first."""
     report.findings = by_cost(found)
+
+
+def drifted(report: Report, found: Drift, advice: Sequence[Finding]) -> None:
+    """Take how the losses of a training go, and what there is to say of that beside what is advised."""
+    others = [one for one in report.findings if one.kind not in ("bias", "chaos")]
+    report.drift, report.findings = found, by_cost([*others, *advice])
 
 
 def compared(fault: Fault, found: Sequence[Version], torch: str) -> Fault:

@@ -70,6 +70,10 @@ class Outcome(Said):
     """The program around compiled graphs."""
     sides: Message | None = None
     """Where eager and compiled part, of a program that was run side by side."""
+    curve: Message | None = None
+    """The losses of a script."""
+    errors: list[Message] = field(default_factory=list)
+    """Results of a script's graphs that are off to one side."""
 
     @classmethod
     def of_error(cls, ending: Ending, error: BaseException) -> Outcome:

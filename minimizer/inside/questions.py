@@ -278,6 +278,43 @@ class TraceRequest(Request):
     """Seconds after which nothing more is noted."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CurveRequest(Request):
+    """A run of a script that notes its loss; see `tasks.loss_curve`."""
+
+    task: ClassVar[str] = "loss_curve"
+    script: str
+    args: Sequence[str] = ()
+    text: str | None = None
+    """Text to run in place of the script's own; None: the script's own."""
+    compile: bool = True
+    redrawn: int | None = None
+    """Seed of redrawn roundings: Dynamo captures the graphs, and eager's kernels run them. None: none is redrawn."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of ``torch._inductor.config``, by name."""
+    steps: int
+    """Backwards after which the script is ended."""
+    seconds: float
+    """Seconds from the first backward on after which it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorsRequest(Request):
+    """A compiled run of a script, then calls of its graphs again on both sides and in double precision; see `tasks.signed_errors`."""
+
+    task: ClassVar[str] = "signed_errors"
+    script: str
+    args: Sequence[str] = ()
+    every: int
+    """Which calls of a graph are kept: the first of so many."""
+    calls: int
+    """Most calls of a graph that are kept."""
+    bytes: int
+    """Bytes of their inputs, in all."""
+    seconds: float
+    """Seconds that they are run again for."""
+
+
 @dataclass(frozen=True)
 class Step:
     """An event of a program that is run side by side: a statement, and the names whose values it makes or changes.

@@ -303,10 +303,12 @@ def main(incoming: int, outgoing: int) -> None:
         with asking_the_driver(), counted_without_runtime():
             from .tasks.exact_run import exact_run
             from .tasks.layers import layers
+            from .tasks.loss_curve import loss_curve
             from .tasks.operator_check import check_operators
             from .tasks.script_run import rerun
             from .tasks.settings import settings
             from .tasks.side_by_side import side_by_side
+            from .tasks.signed_errors import signed_errors
             from .tasks.survey import survey
             from .tasks.trace import trace
             from .tasks.trial import judge, observe
@@ -325,5 +327,7 @@ def main(incoming: int, outgoing: int) -> None:
         exact_run,
         trace,
         side_by_side,
+        loss_curve,
+        signed_errors,
     ]
     Zygote(channel, {task.__name__: task for task in tasks}).serve()

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minimizer.report import generated_code, health_section, issue_sections, maintainers, measurements, sections
+from minimizer.report import (
+    drift_section,
+    generated_code,
+    health_section,
+    issue_sections,
+    maintainers,
+    measurements,
+    sections,
+)
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Report
 from minimizer.report.safe_markdown import bullets, code, escape
@@ -36,6 +44,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
             ("Generated code", generated_code.of_all(report.generated_code, _of_further(report))),
             ("Layers", measurements.layers(report)),
             ("Health", health_section.health(report)),
+            ("Losses", drift_section.losses(report)),
             ("What was tried", sections.attempts(report)),
             ("Reduction", measurements.reduction(report)),
             ("PyTorch's own minifier", sections.witnesses(report)),

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from minimizer.report.culprit import Culprit, GraphNode, Layer, Source
+from minimizer.report.drift import Drift
 from minimizer.report.examined import Attempt, Checked, Health, Observed, Version
 from minimizer.report.finding import Finding
 from minimizer.report.generated_code import GeneratedCode
@@ -249,6 +250,7 @@ class Report(Part):
         default_factory=list,
         description="What the owner of the script may do better, the costliest first; empty where there is nothing to advise.",
     )
+    drift: Drift | None = Field(None, description="Of a healthy script that trains: its losses on both sides.")
     versions: list[Version] = Field(
         default_factory=list, description="The repro in every torch that is configured or asked for."
     )

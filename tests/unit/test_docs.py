@@ -143,7 +143,7 @@ def test_the_guide_names_sections_and_findings_that_exist() -> None:
     kinds = re.findall(r"[Ff]inding `([a-z_]+)`", answers)
     assert (
         set(kinds)
-        == {"graph_breaks", "recompiles", "compile_time", "slow", "memory", "settings"}
+        == {"graph_breaks", "recompiles", "compile_time", "slow", "memory", "chaos", "bias", "settings"}
         <= {*get_args(FindingKind)}
     )
     for script in re.findall(r"`minimizer run (\w+/\S+\.py)", page):

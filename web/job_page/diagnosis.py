@@ -16,7 +16,7 @@ from minimizer.report.model import Report
 from minimizer.report.outcomes import in_words
 from minimizer.report.version_span import span
 from minimizer.vocabulary import UNJUDGED, Status
-from web.job_page.charts import Point, culprit_graph, layer_errors, trials_curve
+from web.job_page.charts import Point, culprit_graph, layer_errors, loss_curves, trials_curve
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class Diagnosis:
     layers: list[LayersPicture]
     graph: Markup | None
     trials: Markup | None
+    losses: Markup | None
     span: str
     """Since when it fails, and whether it is fixed."""
     speed: str
@@ -76,6 +77,7 @@ def diagnosis(report: Report) -> Diagnosis:
         layers=_layers(report),
         graph=drawn(lambda: culprit_graph(report.graph)) if _graph_tells(report) else None,
         trials=drawn(lambda: _trials(report)),
+        losses=drawn(partial(loss_curves, report.drift)) if report.drift is not None else None,
         span=str(span(report.versions)),
         speed=_speed(report.health.eager_seconds, report.health.compiled_seconds),
         costliest=headline(report.findings) if report.status is Status.HEALTHY else "",

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from minimizer.engine import fold
+from minimizer.engine.advice import drift
 from minimizer.engine.advice.remedies import advise, known_of
 from minimizer.engine.after.further_repros import write_further
 from minimizer.engine.budget.patience import (
@@ -278,6 +279,10 @@ class FollowUp:
             if run is not None:
                 with self._without_harm():
                     advise(run, self.surveys, self.script, self.journal, keep=keep)
+            options = self.options
+            if failure is None and options.nproc == 1 and options.compares_values and not options.expected_finding:
+                with self._without_harm():
+                    drift.examine(self.surveys, self.script, self.journal, partial(fold.drifted, self.report))
 
     @contextmanager
     def _without_harm(self) -> Iterator[None]:

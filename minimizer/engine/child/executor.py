@@ -26,6 +26,8 @@ from minimizer.engine.child.watchdog import Watchdog
 from minimizer.engine.trouble import Again, Death, rule_for
 from minimizer.errors import ChildFailed, WorkerTrouble
 from minimizer.inside.questions import (
+    CurveRequest,
+    ErrorsRequest,
     ExactRequest,
     Request,
     ScriptRequest,
@@ -35,7 +37,7 @@ from minimizer.inside.questions import (
     TrialRequest,
 )
 
-RUNS_OF_SCRIPTS = (ScriptRequest, ExactRequest, TraceRequest)
+RUNS_OF_SCRIPTS = (ScriptRequest, ExactRequest, TraceRequest, CurveRequest, ErrorsRequest)
 """Requests that run the user's script, for which they have a room of their own."""
 GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 

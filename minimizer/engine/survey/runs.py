@@ -30,6 +30,7 @@ from minimizer.engine.budget.patience import (
 from minimizer.engine.child import protocol, rank_stacks
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.rank_stacks import RankState
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.watchdog import CROWDED, Limits, Silence, Watchdog, crowding
@@ -48,7 +49,7 @@ from minimizer.engine.survey.early_end import doing, larger
 from minimizer.engine.survey.rank_plans import RankPlans
 from minimizer.engine.trouble import Again
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
-from minimizer.inside.questions import SurveyRequest, Switches
+from minimizer.inside.questions import CurveRequest, ErrorsRequest, SurveyRequest, Switches
 from minimizer.report.excused import merged
 from minimizer.report.instances import Instances
 from minimizer.report.model import Reproducibility
@@ -160,6 +161,16 @@ class Surveys:
     def place(self) -> Place:
         """The place that the runs use."""
         return self._executor.place
+
+    @property
+    def args(self) -> list[str]:
+        """The arguments of the script's command line."""
+        return self._args
+
+    def asked(self, request: CurveRequest | ErrorsRequest, *, timeout: float) -> Outcome:
+        """The answer of a run of the script that is no survey."""
+        (outcome,) = self._executor.judge([request], timeout=timeout)
+        return outcome
 
     @property
     def text(self) -> str:

@@ -56,7 +56,7 @@ class Largest:
             absolute, relative = farthest(tensor, other)
             if absolute > self._found.absolute:
                 is_gradient = where.startswith("grad")
-                module, op = _of_input(graph, owners.get(where, "")) if is_gradient else _maker(graph, where)
+                module, op = _of_input(graph, owners.get(where, "")) if is_gradient else maker_of(graph, where)
                 reason = _reason(verdict, where, tensor.dtype)
                 because = f"a gradient: {reason}" if is_gradient else reason
                 self._found = Found(module, op, absolute, relative, because, verdict.right.get(where, ""))
@@ -84,7 +84,7 @@ def _reason(verdict: Verdict, where: str, dtype: torch.dtype) -> str:
     return f"within the tolerance of {short(dtype)}" if rule is None else _REASONS.get(rule, rule)
 
 
-def _maker(graph: fx.Graph, where: str) -> tuple[str, str]:
+def maker_of(graph: fx.Graph, where: str) -> tuple[str, str]:
     """Module path and operator of the node that computes a visible value; empty for a graph input that is returned."""
     if where.startswith("input"):
         return _of_input(graph, where)

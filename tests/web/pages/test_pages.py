@@ -19,6 +19,7 @@ from zips import zipped
 
 from minimizer.options import Options
 from minimizer.report.culprit import Culprit, Error, Layer, Source
+from minimizer.report.drift import Drift, Parting
 from minimizer.report.examined import Checked, Health, Largest
 from minimizer.report.finding import Cost, Finding, Remedy
 from minimizer.report.instances import Instances
@@ -392,6 +393,18 @@ def test_page_shows_findings_below_the_verdict_and_the_remedy_that_helps_as_a_di
     assert "splits <code>forward</code>, since &lt;b&gt;x&lt;/b&gt;." in health and "if y.sum() &gt; 0:" in health
     assert "✓ helps" in health and "-if c:\n+where(c" in health and "4 graph breaks before, 0 with it." in health
     assert "✗ does not help" in health and "It does not &lt;b&gt;keep" in health
+
+
+def test_page_shows_the_losses_of_a_training_with_where_they_part(client: FlaskClient, store: Store) -> None:
+    job = store.submissions.submit(SCRIPT, "train.py", Options())[0]
+    partings = [Parting(what="loss", differs=2, parts=None), Parting(what="gradient norm", differs=1, parts=3)]
+    curves = {"at": [1, 2, 3], "eager": [3.0, 2.0, 1.0], "compiled": [3.0, 2.0, None], "redrawn": [[3.0, 2.0, 1.1]]}
+    found = Drift(verdict="apart", what="The loss of `<net>` parts.", steps=3, partings=partings, **curves)
+    Hands(store, job).finish(Report(status=Status.HEALTHY, summary="All agrees.", drift=found))
+    _, _, losses = client.get(f"/jobs/{job.id}").text.partition('id="losses"')
+    assert "The loss of <code>&lt;net&gt;</code> parts." in losses and 'class="loss-chart"' in losses
+    assert "Thin: 1 run of eager with other roundings." in losses
+    assert "<td>gradient norm</td><td>1</td><td>3</td>" in losses and "<td>loss</td><td>2</td><td>–</td>" in losses  # noqa: RUF001
 
 
 def test_list_has_an_older_page(client: FlaskClient, store: Store) -> None:

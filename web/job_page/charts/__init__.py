@@ -6,5 +6,6 @@ Every picture has a title and a description, says nothing by colour alone, and h
 from web.job_page.charts.curve import Point, reduction_curve, trials_curve
 from web.job_page.charts.graph import culprit_graph
 from web.job_page.charts.layers import layer_errors
+from web.job_page.charts.losses import loss_curves
 
-__all__ = ["Point", "culprit_graph", "layer_errors", "reduction_curve", "trials_curve"]
+__all__ = ["Point", "culprit_graph", "layer_errors", "loss_curves", "reduction_curve", "trials_curve"]

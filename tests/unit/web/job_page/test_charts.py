@@ -11,8 +11,9 @@ import pytest
 from markupsafe import Markup
 
 from minimizer.report.culprit import GraphNode, Layer, NonFinite
+from minimizer.report.drift import Drift
 from minimizer.report.layer_rows import layer_rows
-from web.job_page.charts import Point, culprit_graph, layer_errors, trials_curve
+from web.job_page.charts import Point, culprit_graph, layer_errors, loss_curves, trials_curve
 from web.job_page.diagnosis import drawn
 
 EVIL = '"><script>alert(1)</script>&'
@@ -158,3 +159,29 @@ def test_no_name_becomes_markup_and_every_picture_has_words(picture: str) -> Non
 def test_the_reduction_over_trials() -> None:
     curve = trials_curve([Point(0, 58), Point(6, 1)], until=9)
     assert "Nodes fell from 58 to 1 in 6 trials" in curve and "9 trials" in curve
+
+
+LOSSES = Drift(
+    verdict="chaos",
+    what="",
+    steps=3,
+    at=[1, 2, 3],
+    eager=[4.0, 3.0, 2.0],
+    compiled=[4.0, None, 1e9],
+    redrawn=[[4.0, 3.5, 1.0], [4.0, 2.5, 2.0]],
+)
+
+
+def test_losses_are_drawn_with_gaps_and_none_runs_out_of_the_picture() -> None:
+    picture = loss_curves(LOSSES)
+    assert picture is not None and picture.count('class="redrawn"') == 2
+    assert "2 runs of eager with other roundings" in picture
+    (compiled,) = re.findall(r'class="compiled" d="([^"]+)"', picture)
+    assert compiled.count("M") == 2
+    heights = [float(y) for y in re.findall(r",([-\d.]+)", "".join(re.findall(r' d="([^"]+)"', picture)))]
+    assert min(heights) >= 0 and max(heights) <= 300
+
+
+def test_losses_that_nobody_knows_are_not_drawn() -> None:
+    assert loss_curves(LOSSES.model_copy(update={"at": [], "eager": [], "compiled": [], "redrawn": []})) is None
+    assert loss_curves(LOSSES.model_copy(update={"eager": [None] * 3})) is None

@@ -1,0 +1,218 @@
+"""Drift over steps: whether a training's loss leaves eager's, what parts first, and whether rounding explains it or a bias does.
+
+The floor of noise are runs of eager with every rounding of the captured graphs redrawn. Where they part from eager as the compiled run does, the
+training amplifies rounding (chaos). Calls of the graphs are asked first whether their results are off to one side (bias).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from minimizer.engine.advice.curves import (
+    NOTICED,
+    VISIBLE,
+    Sides,
+    are_equal,
+    drift,
+    is_chaos,
+    is_within,
+    partings,
+    same_steps,
+    source_of,
+)
+from minimizer.engine.budget.clock import until_over
+from minimizer.engine.budget.patience import CURVE_SECONDS, DRIFT_SHARE, ERRORS_SECONDS, REDRAWN_SHARE
+from minimizer.engine.child.curves import Curve, SignedError
+from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.diagnose.paste import diff, paste
+from minimizer.engine.journal import Journal
+from minimizer.engine.survey.runs import Surveys
+from minimizer.inside.questions import CurveRequest, ErrorsRequest
+from minimizer.report.culprit import Source
+from minimizer.report.drift import Drift
+from minimizer.report.finding import Cost, Finding, FindingKind, Remedy
+from minimizer.vocabulary import counted
+
+LEAST_STEPS, MOST_STEPS = 8, 5000
+REDRAWN, REDRAWN_WITHIN = 8, 2
+"""Runs of eager with other roundings: where the curves part, and where they do not and the floor is only drawn."""
+KEPT_CALLS, KEPT_BYTES = 24, 512 << 20
+"""Calls of each graph whose errors are measured, and bytes of their inputs in all."""
+EMULATED = "emulate_precision_casts"
+MOST_APART = 1e4
+"""Percent of the loss: a curve that ends in NaN is no further away than that."""
+Keep = Callable[[Drift, list[Finding]], None]
+
+
+def examine(surveys: Surveys, script: Path, journal: Journal, keep: Keep) -> None:
+    """Compare the losses of a script that trains; ``keep`` takes what is known as far as it is known, and nothing if there is no loss.
+
+    Raises:
+        BudgetExceeded: another limit than the time of this is used up.
+        ChildFailed: the child went away.
+    """
+    with until_over(), journal.clock.within(DRIFT_SHARE * journal.clock.left):
+        _Examination(surveys, script, journal, keep).run()
+    journal.watch()
+
+
+@dataclass
+class _Examination:
+    surveys: Surveys
+    script: Path
+    journal: Journal
+    keep: Keep
+
+    def run(self) -> None:
+        eager = self._curve(compile=False)
+        if eager is None or not eager.steps:
+            return
+        steps = len(eager.steps)
+        if steps < LEAST_STEPS:
+            self._untold(steps, f"the script calls only {counted(steps, 'backward')} of a loss")
+            return
+        compiled = self._curve(steps=steps)
+        if compiled is None or not same_steps(eager, compiled):
+            self._untold(steps, "the compiled run does not take the same steps")
+            return
+        sides = Sides(eager, compiled)
+        if are_equal(eager, compiled):
+            self.keep(drift(sides, "equal", f"The losses of all {steps} steps are equal to the bit."), [])
+            return
+        again = self._curve(compile=False, steps=steps)
+        if again is None or not same_steps(eager, again) or not are_equal(eager, again):
+            self._untold(steps, "they differ between two runs of eager")
+            return
+        self._judge(self._with_floor(sides))
+
+    def _with_floor(self, sides: Sides) -> Sides:
+        """The runs with as many redrawn ones as there is time for."""
+        is_noticed, steps = sides.apart.first(NOTICED) is not None, len(sides.eager.steps)
+        with until_over(), self.journal.clock.within(REDRAWN_SHARE * self.journal.clock.left):
+            for seed in range(1, (REDRAWN if is_noticed else REDRAWN_WITHIN) + 1):
+                run = self._curve(redrawn=seed, steps=steps)
+                if run is None or not same_steps(sides.eager, run):
+                    break
+                sides = replace(sides, redrawn=(*sides.redrawn, run))
+        self.journal.watch()
+        return sides
+
+    def _judge(self, sides: Sides) -> None:
+        """Give the verdict on curves that differ."""
+        if sides.apart.first(NOTICED) is None:
+            told = f"The losses with the compiler and without are nowhere {NOTICED:.0%} apart. {_first(sides)}"
+            self.keep(drift(sides, "within", told), [])
+        elif biased := self._biased(len(sides.eager.steps)):
+            one = biased[0]
+            place = Source(file=one.place.file, line=one.place.line, code=one.place.code)
+            what = f"{_when(sides, NOTICED)}. {_off(biased)}"
+            finding, told = _finding("bias", what, place, sides, NOTICED), f"{what} {_first(sides)}"
+            self.keep(drift(sides, "bias", told), [finding])
+            if (remedy := self._emulated(sides)) is not None:
+                self.keep(drift(sides, "bias", told), [finding.model_copy(update={"remedies": [remedy]})])
+        elif is_chaos(sides):
+            why = "rounding alone parts the curves of this training, and no result of compiled code is off to one side"
+            what = f"{_when(sides, VISIBLE)}, as in {_redrawn(sides)}: {why}."
+            line = source_of(sides.eager, sides.apart.first(VISIBLE) or 1)
+            finding = _finding("chaos", what, line, sides, VISIBLE)
+            self.keep(drift(sides, "chaos", f"{what} {_first(sides)}"), [finding])
+        elif is_within(sides):
+            told = f"{_when(sides, NOTICED)}, which is no further than in {_redrawn(sides)}. {_first(sides)}"
+            self.keep(drift(sides, "within", told), [])
+        else:
+            than = (
+                f"further than in {_redrawn(sides)}"
+                if sides.redrawn
+                else "and no run with other roundings came to its end"
+            )
+            why = "No result of compiled code was found to be off to one side"
+            self.keep(drift(sides, "apart", f"{_when(sides, NOTICED)}, {than}. {why}. {_first(sides)}"), [])
+
+    def _emulated(self, sides: Sides) -> Remedy | None:
+        """What compiled code that rounds between its operators as eager does changes, and what it takes; None if it does not end."""
+        run = self._curve(config={EMULATED: True}, steps=len(sides.eager.steps))
+        if run is None or not same_steps(sides.eager, run):
+            return None
+        pasted = paste(self.surveys.text, f"import torch._inductor.config\ntorch._inductor.config.{EMULATED} = True")
+        before, after = (min(100 * one.apart.largest, MOST_APART) for one in (sides, Sides(sides.eager, run)))
+        return Remedy(
+            what=f"`{EMULATED}`",
+            diff=diff(self.surveys.text, pasted.text, self.script.name),
+            before=round(before, 3),
+            after=round(after, 3),
+            unit="% of the loss apart",
+            helped=after < 100 * NOTICED,
+            note=f"The run takes {run.took:.1f} s with it, and {sides.compiled.took:.1f} s without.",
+        )
+
+    def _biased(self, steps: int) -> list[SignedError]:
+        every = max(1, steps // KEPT_CALLS)
+        calls = {"every": every, "calls": KEPT_CALLS, "bytes": KEPT_BYTES, "seconds": ERRORS_SECONDS}
+        return self._asked(ErrorsRequest(script=str(self.script.resolve()), args=self.surveys.args, **calls)).errors  # type: ignore[arg-type]
+
+    def _curve(self, *, steps: int = MOST_STEPS, **how: object) -> Curve | None:
+        """The losses of a run, the first one in eager for `CURVE_SECONDS` and others for its steps; None if it does not end well."""
+        seconds = CURVE_SECONDS if steps == MOST_STEPS else self.journal.clock.left
+        path, args = str(self.script.resolve()), self.surveys.args
+        outcome = self._asked(CurveRequest(script=path, args=args, steps=steps, seconds=seconds, **how))  # type: ignore[arg-type]
+        return outcome.curve if outcome.ending is Ending.SAME else None
+
+    def _asked(self, request: CurveRequest | ErrorsRequest) -> Outcome:
+        self.journal.log(f"drift: {request.task}")
+        return self.surveys.asked(request, timeout=max(1.0, self.journal.clock.left))
+
+    def _untold(self, steps: int, why: str) -> None:
+        what = f"The losses with the compiler and without were not compared: {why}."
+        self.keep(Drift(verdict="untold", what=what, steps=steps), [])
+
+
+# words ------------------------------------------------------------------------------------------------------------------
+
+
+def _finding(kind: FindingKind, what: str, place: Source | None, sides: Sides, least: float) -> Finding:
+    steps = sides.apart.first(least) or 0
+    return Finding(
+        kind=kind,
+        what=what,
+        source=place,
+        cost=Cost(what=f"until the losses are {least:.0%} apart", value=steps, unit="steps"),
+    )
+
+
+def _when(sides: Sides, least: float) -> str:
+    """Where the losses part, as the beginning of a sentence."""
+    step = sides.apart.first(least) or 1
+    eager, compiled = (run.steps[step - 1][1] for run in (sides.eager, sides.compiled))
+    return f"At step {step} of {len(sides.eager.steps)} the loss of the compiled program is more than {least:.0%} away from eager's ({compiled:.4g}, and {eager:.4g})"
+
+
+def _redrawn(sides: Sides) -> str:
+    return f"{counted(len(sides.redrawn), 'run')} of eager with other roundings"
+
+
+def _off(biased: list[SignedError]) -> str:
+    """What is off to one side, as a sentence."""
+    one = biased[0]
+    where = f" in `{one.module}`" if one.module else ""
+    what = (
+        f"`{one.op}`{where}"
+        if one.op
+        else f"the graph that is called here ({one.where.replace('grad', 'gradient of input ')})"
+    )
+    alone = ", also where it is compiled alone" if one.is_node else ""
+    more = f" Of {counted(len(biased) - 1, 'other result')} the same is true." if len(biased) > 1 else ""
+    return (
+        f"The results of {what} are off to one side{alone}: in {one.calls} calls by {one.mean:.2g} roundings of {one.dtype} {one.side} on average "
+        f"({one.mean / one.error:.0f} standard errors), and those of eager by {one.eager:.1g}.{more}"
+    )
+
+
+def _first(sides: Sides) -> str:
+    """What differs first, and where the norms part: the split that tells a forward from a backward and an optimizer."""
+    of = partings(sides)
+    first = min((one for one in of if one.differs is not None), key=lambda one: one.differs or 0)
+    far = [f"the {one.what} at step {one.parts}" for one in of if one.parts is not None]
+    told = f"The first bits that differ are those of the {first.what} of step {first.differs}"
+    return f"{told}; more than {NOTICED:.0%} away: {', '.join(far)}." if far else f"{told}."

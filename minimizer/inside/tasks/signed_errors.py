@@ -1,0 +1,234 @@
+"""Signed errors of a script's graphs: calls of them, kept while it runs compiled, are run again on both sides and in double precision.
+
+A graph whose results are off to one side is then taken apart: each of its nodes is compiled alone and judged on the same calls' values.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch._inductor.config
+from torch import Tensor, fx
+from torch._dynamo.repro import after_dynamo
+from torch.utils._pytree import tree_leaves
+
+from ..failures import describe
+from ..graph.modules import module_of
+from ..messages import Phase, StackLine
+from ..outcome import Ending, Outcome
+from ..places import place_of
+from ..questions import ErrorsRequest
+from ..referee.bias import LEAST_CALLS, Bias, Sample, bias, sample
+from ..referee.call import Call, Side
+from ..referee.distance import same_bits
+from ..referee.reruns import Reruns
+from ..values import snapshot
+from ..values.boundary import places
+from ..values.capturing import is_capturing
+from ..watch.captured import CapturedGraph
+from ..watch.largest import maker_of, op_of
+from ..wire import Channel, Message
+from .random_start import RandomStart
+from .script_run import what_ends
+
+Run = Callable[[Call], Side]
+MOST_FOUND = 20
+MOST_NODES = 200
+"""Nodes of a graph that are compiled alone."""
+
+
+def signed_errors(message: Message, channel: Channel) -> None:
+    """Task of a forked child: answer an `ErrorsRequest` with one `Outcome`, whose ``errors`` are results that are off to one side."""
+    request = ErrorsRequest.read(message)
+    torch._inductor.config.fallback_random = True
+    torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))
+    RandomStart(0)
+    channel.send(Phase(phase="loss"))
+    kept = KeptCalls(request)
+    error = what_ends(request.script, request.args)
+    kept.end()
+    until = time.monotonic() + request.seconds
+    found: list[Message] = []
+    for graph, calls in kept.graphs:
+        of_graph = list(_of_graph(graph, calls, until))
+        if of_graph:
+            found += list(_of_nodes(graph, [call for call, _ in calls], until)) or of_graph
+        if len(found) >= MOST_FOUND or time.monotonic() > until:
+            break
+    outcome = Outcome(Ending.SAME, errors=found[:MOST_FOUND])
+    channel.send(outcome if error is None else replace(outcome, ending=Ending.RUNTIME_ERROR, exception=describe(error)))
+
+
+class KeptCalls:
+    """Keeps the inputs of calls of each graph that is compiled from now on."""
+
+    def __init__(self, request: ErrorsRequest) -> None:
+        self._request, self._bytes = request, 0
+        self._original: Any = after_dynamo.WrapBackendDebug.__call__
+        self.graphs: list[tuple[CapturedGraph, list[tuple[Call, Run]]]] = []
+        keeper = self
+
+        def compile_graph(wrapper: Any, module: fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Any:
+            graph = CapturedGraph(len(keeper.graphs), module, wrapper._torchdynamo_orig_backend, inputs)
+            compiled, calls = keeper._original(wrapper, module, inputs, **kwargs), list[tuple[Call, Run]]()
+            if graph.communicates or graph.lifted.is_backward:
+                return compiled
+            keeper.graphs.append((graph, calls))
+            return lambda *args: keeper._call(graph, compiled, args, calls)
+
+        after_dynamo.WrapBackendDebug.__call__ = compile_graph  # type: ignore[method-assign, assignment]
+
+    def end(self) -> None:
+        """Keep no further call, and let the compiler be."""
+        after_dynamo.WrapBackendDebug.__call__ = self._original  # type: ignore[method-assign]
+
+    def _call(self, graph: CapturedGraph, compiled: Callable[..., Any], args: Sequence[Any], calls: Any) -> Any:
+        number, graph.calls = graph.calls, graph.calls + 1
+        if number % self._request.every == 0 and len(calls) < self._request.calls and not is_capturing():
+            inputs = graph.lifted.inputs(args)
+            self._bytes += sum(leaf.nbytes for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor))
+            if self._bytes <= self._request.bytes:
+                before, rng = snapshot.clone(inputs), snapshot.rng_state()
+                call = Call(graph.module, before, rng, snapshot.state_of_a_graph(), random=True)
+                calls.append((call, lambda each: graph.lifted.run(each, compiled)))
+        return compiled(*args)
+
+
+def _of_graph(graph: CapturedGraph, calls: Sequence[tuple[Call, Run]], until: float) -> Iterator[Message]:
+    place, drawn = graph.called_at, torch.Generator().manual_seed(0)
+    if place is None:
+        return
+    for where, dtype, found in _biased(
+        [(each, run) for call, run in calls for each, run in _both(call, run, drawn)], until
+    ):
+        module, op = ("", "") if where.startswith("grad") else maker_of(graph.module.graph, where)
+        yield _told(found, place, module=module, op=op, where=where, dtype=dtype, is_node=False)
+
+
+def _both(call: Call, run: Run, drawn: torch.Generator) -> Iterator[tuple[Call, Run]]:
+    """A call, and the same with its backward, where it has one: from drawn values, since what is normalized has no gradient of a sum."""
+    yield call, run
+    if call.switches.grad and any(leaf.requires_grad for leaf in places(list(call.inputs)).values()):
+        try:
+            outputs = [one for one in places(call.run(call.function).result).values() if one.requires_grad]
+        except Exception:  # it is left out with the call itself
+            return
+        yield call.behind([torch.randn(one.shape, generator=drawn).to(one) for one in outputs]), run
+
+
+def _biased(calls: Sequence[tuple[Call, Run]], until: float) -> Iterator[tuple[str, str, Bias]]:
+    """The places of these calls of one function whose compiled values are off to one side, with their dtypes."""
+    samples: dict[str, list[tuple[Sample, Sample]]] = {}
+    dtypes: dict[str, str] = {}
+    for call, run in calls:
+        if time.monotonic() > until:
+            break
+        before = places(None, call.inputs)
+        try:
+            expected, actual, truth = call.run(call.function).places(), run(call).places(), Reruns(call).truth
+        except Exception:  # what cannot be run again on copies says nothing
+            return
+        for where, value in (truth or {}).items():
+            one, other = expected.get(where), actual.get(where)
+            if one is None or other is None or not one.is_floating_point():
+                continue
+            if where in before and same_bits(before[where], one):
+                continue  # an input that the call does not write to
+            pair = sample(one, value), sample(other, value)
+            if pair[0] is not None and pair[1] is not None and one.dtype == other.dtype:
+                samples.setdefault(where, []).append((pair[0], pair[1]))
+                dtypes[where] = str(one.dtype).removeprefix("torch.")
+    for where, pairs in samples.items():
+        eager, compiled = zip(*pairs, strict=True)
+        if (found := bias(eager, compiled)) is not None:
+            yield where, dtypes[where], found
+
+
+def _told(found: Bias, place: StackLine, **more: Any) -> Message:
+    return {**asdict(found), "place": place, **more}
+
+
+# node by node -----------------------------------------------------------------------------------------------------------
+
+
+def _of_nodes(graph: CapturedGraph, calls: Sequence[Call], until: float) -> Iterator[Message]:
+    """The nodes of a graph that are off to one side where they are compiled alone, on eager's values, in order."""
+    if graph.called_at is None or len(calls) < LEAST_CALLS:
+        return
+    drawn = torch.Generator().manual_seed(0)
+    wanted = [node for node in graph.module.graph.nodes if _is_computed(node)][:MOST_NODES]
+    inputs: dict[fx.Node, list[Call]] = {}
+    for call in calls:
+        for node, values in _values(graph.module, call, wanted).items():
+            alone = inputs[node][0].function if node in inputs else _alone(graph.module, node)
+            inputs.setdefault(node, []).append(replace(call, function=alone, inputs=values))
+    for node in wanted:
+        if time.monotonic() > until or node not in inputs:
+            return
+        function: Any = inputs[node][0].function
+        compiled = torch.compile(function, backend=graph.backend, dynamic=False)
+        run: Run = partial(_run_on, compiled)
+        sides = [each for call in inputs[node] for each in _both(call, run, drawn)]
+        for where, dtype, found in _biased(sides, until):
+            place = _line_of(node) or graph.called_at
+            module, op = module_of(node)[0], op_of(node)
+            yield _told(found, place, module=module, op=op, where=where, dtype=dtype, is_node=True)
+            break
+
+
+def _run_on(compiled: Callable[..., Any], call: Call) -> Side:
+    return call.run(compiled)
+
+
+def _is_computed(node: fx.Node) -> bool:
+    value = node.meta.get("example_value")
+    return node.op.startswith("call_") and isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _values(module: fx.GraphModule, call: Call, wanted: Sequence[fx.Node]) -> dict[fx.Node, list[Any]]:
+    """For each node the values of its inputs in an eager run of a call; without those that something else than tensors goes into."""
+    found: dict[fx.Node, list[Any]] = {}
+
+    class Noting(fx.Interpreter):
+        def run_node(self, node: fx.Node) -> Any:
+            if node in wanted:
+                values = [self.env[used] for used in node.all_input_nodes]
+                if all(isinstance(value, Tensor) for value in values):
+                    found[node] = [_leaf(value) for value in values]
+            return super().run_node(node)
+
+    with call.started():
+        Noting(module).run(*snapshot.clone(list(call.inputs)))
+    return found
+
+
+def _leaf(value: Tensor) -> Tensor:
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+def _alone(module: fx.GraphModule, node: fx.Node) -> fx.GraphModule:
+    """A graph of one node, whose inputs are the node's."""
+    graph, inputs = fx.Graph(), dict[fx.Node, fx.Node]()
+    for used in node.all_input_nodes:
+        inputs[used] = graph.placeholder(used.name)
+    graph.output((graph.node_copy(node, lambda used: inputs[used]),))
+    return fx.GraphModule(module, graph)
+
+
+def _line_of(node: fx.Node) -> StackLine | None:
+    """The innermost line of the user's that calls it."""
+    lines = str(node.meta.get("stack_trace") or "").splitlines()
+    found = None
+    for head, code in zip(lines, [*lines[1:], ""], strict=False):
+        if head.startswith('  File "') and '", line ' in head:
+            path, _, rest = head.removeprefix('  File "').partition('", line ')
+            number, _, function = rest.partition(", in ")
+            if (place := place_of(path)).is_users and number.isdecimal():
+                found = StackLine(place.name, int(number), code.strip(), function)
+    return found
