@@ -80,6 +80,8 @@ class ExactOracle:
         self._library, self._aot = found.conditions.library, found.conditions.aot
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
+        self._is_raised = ("raised",) in self._target.traits
+        """Whether what a call raises differs: a compiled run may end by that, and nothing is asserted at its end then."""
         self._modules = found.conditions.modules
         self._slowest = slowest
         self._states = states()
@@ -105,6 +107,8 @@ class ExactOracle:
             return False
         compiled = self._run(start)
         two = _log(compiled)
+        if ends_by_it := two is None and self._is_raised:
+            two = compiled.exact
         if not compiled.attempted or two is None:
             return False
         difference = first_difference(one, two, self._noise)
@@ -112,7 +116,7 @@ class ExactOracle:
             as_compiled = _log(self._run(replace(start, eager=ALL, library=True)))
             if as_compiled is not None and agree_at(two, as_compiled, difference):
                 return False  # eager computes the same where it chooses like compiled code
-        return self._target.is_met(difference) and (not self._has_name or _has_name(one, two))
+        return self._target.is_met(difference) and (ends_by_it or not self._has_name or _has_name(one, two))
 
     def steady_at_end(self, text: str, changes: Sequence[Change]) -> list[Change]:
         """What eager sees there also where the script draws other random numbers."""

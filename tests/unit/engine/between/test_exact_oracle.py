@@ -106,6 +106,29 @@ def test_what_eager_computes_too_where_it_chooses_like_compiled_code_is_not_the_
     assert shows(found, seen("log", 1, x=1e-8), seen("log", 1, x=0.0), seen("log", 1, x=as_compiled)) is is_fault
 
 
+def raised(error: str) -> ExactLog:
+    """A run whose one call raises, or returns; nothing else is seen."""
+    entry = {"raised": {"type": "exception", "value": error}}
+    return ExactLog(looks=[Look(event="call exit", unit=1, number=1, full=True, changed=entry)], calls=1)
+
+
+@pytest.mark.parametrize(("error", "is_fault"), [("IndexError", True), ("", False)])
+def test_a_compiled_run_that_ends_by_what_it_raises_shows_it(error: str, *, is_fault: bool) -> None:
+    """Or nothing could be taken out of a script that catches no exception of its compiled function."""
+    escaped = change("raised", "exception", value="")
+    found = Found(difference(escaped), 1, 1, raised(""), raised("IndexError"), Noise())
+    runs = CannedRuns(raised(""), raised(error), None, ends=Ending.RUNTIME_ERROR)
+    oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "skipped_handler")
+    assert oracle.check([Source.parse("step()")]) == [is_fault]
+
+
+def test_a_run_that_an_error_ends_shows_nothing_else() -> None:
+    runs = CannedRuns(seen("log", 1), seen("log", 0), None, ends=Ending.RUNTIME_ERROR)
+    found = Found(difference(LIST), 1, 1, seen("log", 1), seen("log", 0), Noise())
+    oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "lost_mutation")
+    assert oracle.check([Source.parse("step()")]) == [False]
+
+
 def test_a_candidate_reads_of_the_machine_what_its_eager_run_has_read() -> None:
     runs = CannedRuns(seen("log", 1).model_copy(update={"reads": "{}"}), seen("log", 0), None)
     found = Found(difference(LIST), 1, 1, seen("log", 1), seen("log", 0), Noise())
@@ -125,12 +148,14 @@ def test_the_first_candidate_already_has_no_more_time_than_the_scripts_own_runs_
 
 class CannedRuns:
     """An executor whose runs see these without the compiler, with it, and in eager that chooses like compiled code, which fails where
-    there is none."""
+    there is none. The compiled one ``ends`` so."""
 
     jobs = 1
 
-    def __init__(self, eager: ExactLog, compiled: ExactLog, as_compiled: ExactLog | None) -> None:
-        self._eager, self._compiled, self._as_compiled = eager, compiled, as_compiled
+    def __init__(
+        self, eager: ExactLog, compiled: ExactLog, as_compiled: ExactLog | None, *, ends: Ending = Ending.SAME
+    ) -> None:
+        self._eager, self._compiled, self._as_compiled, self._ends = eager, compiled, as_compiled, ends
         self.asked: list[ExactRequest] = []
         self.timeouts: list[float] = []
 
@@ -142,4 +167,5 @@ class CannedRuns:
     def _outcome(self, request: ExactRequest) -> Outcome:
         is_eager = request.eager is not None
         log = self._as_compiled if is_eager and request.library else self._eager if is_eager else self._compiled
-        return Outcome(ending=Ending.SAME if log is not None else Ending.CRASH, exact=log, attempted=True)
+        ends = Ending.SAME if is_eager else self._ends
+        return Outcome(ending=ends if log is not None else Ending.CRASH, exact=log, attempted=True)
