@@ -223,9 +223,10 @@ def _run(command: Sequence[str], until: float, watch: Callable[[], None]) -> str
 
 
 def _complaint(said: str) -> str:
+    """What went wrong, by pip's first complaint: those behind it are advice."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines or [""])[-1][:300]
+    return errors[0][:300] if errors else (lines or [""])[-1][:300]
 
 
 def _wait(until: float, watch: Callable[[], None], late: str) -> None:
