@@ -144,6 +144,7 @@ class Survey:
         self._comparer.merged.look()
         if outlived := self._comparer.kept.outlived():
             self._record.note(f"{outlived}, {AFTERWARDS}")
+            self._record.excuse("outputs_written_over", None, fact=outlived)
         record, coverage = self._record, self._coverage
         self._line.channel.send(
             Finished(

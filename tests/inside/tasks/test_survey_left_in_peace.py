@@ -334,6 +334,8 @@ for i in range(3):
 """
 
 
+@pytest.mark.fault_behind("outputs_written_over")
+@pytest.mark.needs_excuse("outputs_written_over")
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -357,6 +359,7 @@ def test_a_call_that_writes_over_an_earlier_output(
     assert [note for note in answer.notes if "also afterwards" in note] == [
         note for note in answer.notes if is_held_on_to
     ]
+    assert says_open(report_of_run(answer.checked), "outputs_written_over") is is_held_on_to
 
 
 def test_an_output_that_is_given_back_to_be_changed_is_no_overwriting(child: Executor, home: Path) -> None:
