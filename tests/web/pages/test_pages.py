@@ -74,7 +74,7 @@ def test_uploaded_file_becomes_a_job(client: FlaskClient, store: Store) -> None:
     [
         ({"source": " "}, 422, "There is no script yet"),
         ({"source": "def f(:"}, 422, "is not Python"),
-        ({"source": '{"cells": [], "nbformat": 4}'}, 422, "jupyter nbconvert --to script"),
+        ({"source": '{"cells": [], "nbformat": 4}'}, 422, "notebook without code"),
         ({"source": "x = 1", "budget": "soon"}, 422, "Time budget: &#39;soon&#39; is no whole number"),
         ({"source": "x = 1", "args": "'"}, 422, "Arguments: No closing quotation"),
         ({"source": "x = 1\n" * 1000}, 413, "at most 4,096"),
