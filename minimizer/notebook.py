@@ -18,12 +18,16 @@ FORMAT = 4
 """The format of notebooks that is read, since 2015 that of all."""
 MOST_CHARS, MOST_LOOKS = 8 << 10, 100
 """Longest cell in which lines are changed, and how often cells are parsed for that: a stranger's notebook is read by a server."""
+MOST_LINE = 500
+"""Longest line that is taken for one of IPython's."""
 TIMED_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit")
 """Magics of which the rest of the cell is Python that runs."""
-_TIMED = re.compile(r"^(\s*)%(?:time|timeit|prun|memit)\s+(?:-[nr]\s*\d+\s+|-\S+\s+)*(?=[^-\s])")
+_TIMED = re.compile(r"^(\s*)%(?:time|timeit|prun|memit)\s+(?:-[nr]\s*\d+\s+|-(?![nr]\s*\d)\S+\s+)*(?=[^-\s])")
+_FUTURE = re.compile(r"^(from __future__ import .*)$", re.MULTILINE)
+"""Stands in any cell of a notebook; in a script it has to come first."""
 _MAGIC = re.compile(r"^(\s*)(%|!|\?)")
 _HELP = re.compile(r"^(\s*)[\w.]+\?{1,2}\s*$")
-_CAPTURED = re.compile(r"^(\s*)([\w.,\s]+=)\s*[%!].*$")
+_CAPTURED = re.compile(r"^(\s*)([^\W\d][\w., ]*=)\s*[%!]")
 _DISPLAYS = re.compile(r"(?<![\w.])display\(")
 
 
@@ -55,8 +59,11 @@ def script_of(content: bytes, name: str) -> str:
     parts = [f"# %% cell {number}\n{_python(text, looks)}\n" for number, text in enumerate(cells, 1) if text.strip()]
     if not parts:
         raise InvalidScript(f"{name} is a Jupyter notebook without code: nothing in it can fail under torch.compile")
-    display = "display = print  # of IPython\n\n" if any(map(_DISPLAYS.search, parts)) else ""
-    return display + "\n".join(parts)
+    script = "\n".join(parts)
+    first = sorted(set(_FUTURE.findall(script)))
+    if _DISPLAYS.search(script):
+        first.append("display = print  # of IPython")
+    return "\n".join([*first, *([""] if first else []), _FUTURE.sub(r"# \1", script)])
 
 
 def _cells(content: bytes, name: str) -> list[dict[str, Any]]:
@@ -75,12 +82,13 @@ def _cells(content: bytes, name: str) -> list[dict[str, Any]]:
 def _text(cell: dict[str, Any]) -> str:
     source = cell.get("source", "")
     lines = source if isinstance(source, list) else [source]
-    return "".join(line for line in lines if isinstance(line, str))
+    text = "".join(line for line in lines if isinstance(line, str))
+    return text.encode(errors="replace").decode().replace("\r\n", "\n")  # half a surrogate is no text
 
 
 def _python(cell: str, looks: Iterator[int]) -> str:
     """The text of a cell, with a comment in the place of each line that keeps it from being Python, as long as there are ``looks``."""
-    lines = cell.rstrip().splitlines()
+    lines = cell.rstrip().split("\n")  # as Python does: no other mark ends a line
     if lines[0].startswith("%%"):
         if not lines[0].startswith(TIMED_CELLS):
             return "\n".join(f"# {line}" for line in lines)
@@ -107,6 +115,8 @@ def _wrong_line(lines: list[str]) -> int | None:
 
 def _plain(line: str) -> str | None:
     """A line of IPython's as one of Python; None if it is none of IPython's."""
+    if len(line) > MOST_LINE:
+        return None
     if _TIMED.match(line):
         return _TIMED.sub(r"\1", line)
     if found := _MAGIC.match(line) or _HELP.match(line):

@@ -120,7 +120,7 @@ def of_notebook(path: Path) -> Iterator[Program]:
     text = script_of(path.read_bytes(), path.name)
     home = path.resolve().parent
     with _driver(home, f"{path.stem}-notebook.py", "", text) as script:
-        yield Program(script, script, path.stem, (home,), text)
+        yield Program(script, path, path.stem, (home,), text)
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def test_a_graph_break_is_reduced(tmp_path: Path) -> None:
     status, report = minimize(path, tmp_path / "out", "--expect", "graph-break", "--no-diagnosis")
 
     assert status == 0
-    check(report, tmp_path / "out", "graph_break", 16)
+    check(report, tmp_path / "out", "graph_break", 17)
     (culprit,) = report["culprits"]
     assert culprit["source"]["line"] == 12
 

@@ -34,6 +34,7 @@ def notebook(*cells: str | list[str], kind: str = "code", **more: object) -> byt
         ('s = """\n%time f(x)\n!ls\n"""', 's = """\n%time f(x)\n!ls\n"""'),
         ('s = """\n!ls\n"""\n!ls', 's = """\n!ls\n"""\npass  # !ls'),
         ("a !=\\\nb", "a !=\\\nb"),
+        ("x = 'a\u2028b'\n!ls", "x = 'a\u2028b'\npass  # !ls"),
     ],
 )
 def test_what_is_no_python_becomes_a_comment_at_its_line(cell: str, script: str) -> None:
@@ -89,3 +90,23 @@ def test_a_strangers_notebook_is_parsed_a_bounded_number_of_times(monkeypatch: p
     made = script_of(notebook(*["!a\n" * 50] * 10, "!b\n" + "a;" * 10_000), "a.ipynb")
     assert len(parsed) == 100
     assert "\n!b\n" in made
+
+
+def test_what_comes_from_the_future_comes_first() -> None:
+    made = script_of(notebook("display(1)", "from __future__ import annotations\nx: y = 1"), "a.ipynb")
+    assert made.startswith("from __future__ import annotations\ndisplay = print")
+    compile(made, "a", "exec")
+
+
+def test_half_a_surrogate_is_no_error_of_ours() -> None:
+    content = json.dumps({"cells": [{"cell_type": "code", "source": "x = '\ud800'"}], "nbformat": 4}).encode()
+    assert taken(content, "a.ipynb")[0] == b"# %% cell 1\nx = '?'\n"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "line", ["%time " + "-n1 " * 100 + "-", "a " * 200 + "!", " " * 499, "a.b, " * 90, "!" * 100_000]
+)
+def test_a_strangers_line_takes_no_longer_than_another(line: str) -> None:
+    """The expressions that look for IPython's lines try no way twice."""
+    assert script_of(notebook(line + "\n!ls"), "a.ipynb")
