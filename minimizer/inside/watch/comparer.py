@@ -32,7 +32,7 @@ from .kept_outputs import KeptOutputs
 from .line import Line
 from .lost import LostGpu
 from .merged_outputs import MergedOutputs
-from .own_gradients import edges_of
+from .own_gradients import Unchanged, edges_of, unchanged
 from .record import Record
 
 HOOKED = "passes hooks to compiled autograd, which has to run its backward: gradients are compared in the graphs of compiled autograd"
@@ -96,7 +96,8 @@ class Comparer:
                 self._record.excuse("one_object", graph)
             self._judge(graph, number, call, expected, side)
             if call.switches.grad:
-                self._keep_for_backward(graph, number, call, compiled, actual, edges)
+                kept = unchanged(inputs, call.inputs) if edges else None
+                self._keep_for_backward(graph, number, call, compiled, actual, edges, kept)
         snapshot.set_rng_state(after)
         return actual
 
@@ -195,6 +196,7 @@ class Comparer:
         compiled: Function,
         actual: Any,
         edges: Sequence[GradientEdge],
+        kept: Unchanged | None,
     ) -> None:
         if graph.random and graph.recomputes:
             # A replayed backward would draw other random numbers than the first one.
@@ -209,7 +211,7 @@ class Comparer:
             self._record.note(f"graph {graph.index} {HOOKED}")
             return
         try:
-            self.backwards.keep(BackwardCall(graph, number, call, compiled, actual, edges))
+            self.backwards.keep(BackwardCall(graph, number, call, compiled, actual, edges, kept))
         except Exception as error:
             self._cannot_compare_gradients(graph, error)
 

@@ -34,21 +34,46 @@ def edges_of(inputs: Sequence[Any]) -> list[GradientEdge]:
     return []
 
 
+def unchanged(now: Sequence[Any], before: Sequence[Any]) -> Unchanged | None:
+    """What to know of a call's inputs at its backward; None where the script keeps tensors in its own way, or they cannot be compared."""
+    with contextlib.suppress(Exception):
+        if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
+            return Unchanged(now, before)
+    return None
+
+
+class Unchanged:
+    """The inputs of a call that it has left as they were, and what they were: a script may write into them before its backward, unseen by autograd."""
+
+    def __init__(self, now: Sequence[Any], before: Sequence[Any]) -> None:
+        pairs = zip(tensors(list(now)), tensors(list(before)), strict=True)
+        self._pairs = [(weakref.ref(one), was) for one, was in pairs if _is_same(one.detach(), was.detach())]
+
+    def holds(self) -> bool:
+        """Whether those that are still there are as they were."""
+        return all(
+            (one := reference()) is None or _is_same(one.detach(), was.detach()) for reference, was in self._pairs
+        )
+
+
 class OwnGradients:
     """What the node of a compiled call returned to the script's backward.
 
-    Not known (`known` is None) of a call whose outputs do not all come from one node of AOTAutograd, and of a backward with other cotangents
-    than those to be replayed: a hook of the script's changed them, or there were several backwards, each from other outputs.
+    Not known (`known` is None) of a call whose outputs do not all come from one node of AOTAutograd, and where the backward is not the one to be
+    replayed: a hook of the script's changed its cotangents, there were several, each from other outputs, the script wrote into an
+    input meanwhile (``parameter.data.mul_``), or it keeps tensors for the backward in its own way (``saved_tensors_hooks``).
     """
 
-    def __init__(self, actual: Any, edges: Sequence[GradientEdge], seen: Mapping[int, Tensor]) -> None:
+    def __init__(
+        self, actual: Any, edges: Sequence[GradientEdge], seen: Mapping[int, Tensor], inputs: Unchanged | None
+    ) -> None:
         """``actual``: results of the call. ``edges``: see `edges_of`. ``seen``: cotangents of its differentiable outputs, as they arrive."""
         self.known: Gradients | None = None
-        self._seen = seen
+        self._seen, self._inputs = seen, inputs
         outputs = [output for output in tensors(actual) if output.requires_grad]
         nodes = {output.grad_fn for output in outputs}
         node = nodes.pop() if len(nodes) == 1 else None
-        if node is None or node.name() != COMPILED or not edges:
+        if inputs is None or node is None or node.name() != COMPILED or not edges:
             return
         self._numbers = [output.output_nr for output in outputs]
         along = [_along(node, edge) for edge in edges]
@@ -69,7 +94,7 @@ class OwnGradients:
         self.known = None
         with contextlib.suppress(Exception):  # it would be raised in the script's backward
             is_as_seen = all(_is_same(self._seen.get(index), cotangents[at]) for index, at in enumerate(self._numbers))
-            if is_as_seen:
+            if is_as_seen and self._inputs is not None and self._inputs.holds():
                 returned = [gradients[at] for at in self._returned]
                 self.known = [None if gradient is None else gradient.detach().clone() for gradient in returned]
 

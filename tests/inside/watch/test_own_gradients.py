@@ -64,12 +64,21 @@ VIEWS = "y = (w * x).sin()\n    return y, y.t()"
         pytest.param(PRODUCT, "torch.autograd.grad(z.sum(), [w, x], allow_unused=True)", id="one output used"),
         pytest.param(PRODUCT, "y.sum().backward()\nw.grad.zero_()", id="gradients cleared in place"),
         pytest.param(PRODUCT, "y.backward(torch.ones(3, 1).expand(3, 4))", id="expanded cotangent"),
+        pytest.param(
+            PRODUCT, "w.data.mul_(0.5)\n(y.sum() + z.sum()).backward()", id="weights written to before the backward"
+        ),
+        pytest.param(
+            PRODUCT,
+            "with saved_tensors_hooks(lambda t: t.half(), lambda t: t.float()):\n    y, z = f(w, x)\ny.sum().backward()",
+            id="tensors kept in half precision",
+        ),
     ],
 )
 def test_right_gradients_are_no_alarm(child: Executor, home: Path, body: str, loop: str) -> None:
     lines = loop.replace("\n", "\n    ")
     text = f"""
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 w = torch.full((4,), 0.5, requires_grad=True)
 
@@ -84,4 +93,4 @@ for _ in range(2):
 """
     answer = finished(survey(child, script(home, text)))
     assert answer.exception is None
-    assert answer.checked.backward == 2
+    assert answer.checked.backward >= 2
