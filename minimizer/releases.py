@@ -34,6 +34,8 @@ LOOK_SECONDS = 0.2
 """Between looks at pip."""
 INDEX_SECONDS = 60
 """Most for the package index to list its releases."""
+ALONE = ("-I",)
+"""For Python to take no module from the working directory, which is that of a project that the sandbox is to contain."""
 READY = "ready"
 """File in a whole environment; when it was used last is the time of it."""
 
@@ -81,7 +83,9 @@ class Releases:
         if not (place / READY).exists():
             self._make(place, release, until, watch)
         (place / READY).touch()
-        fcntl.flock(lock, fcntl.LOCK_SH)
+        fcntl.flock(lock, fcntl.LOCK_SH)  # not in one: another job may remove it in between
+        if not (place / READY).exists():
+            raise MissingTool(f"the environment with torch {release} was removed by another job")
 
     def close(self) -> None:
         """Let other jobs remove what was used."""
@@ -90,17 +94,22 @@ class Releases:
 
     def _make(self, place: Path, release: str, until: float, watch: Callable[[], None]) -> None:
         self._make_room(place)
-        _run([str(self.base), "-m", "venv", "--clear", "--without-pip", str(place)], until, watch)
-        _run([*pip_of(self.root, self.base, until, watch), *_into(place), f"torch=={release}"], until, watch)
+        try:
+            _run([str(self.base), *ALONE, "-m", "venv", "--clear", "--without-pip", str(place)], until, watch)
+            _run([*pip_of(self.root, self.base, until, watch), *_into(place), f"torch=={release}"], until, watch)
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)  # what pip had put there by then takes gigabytes
+            raise
         (place / READY).touch()
 
     def _make_room(self, place: Path) -> None:
         """Remove the environments that were not used for the longest time, but those in use."""
-        ready = sorted(self.root.glob(f"*/{READY}"), key=lambda file: file.stat().st_mtime)
-        for file in ready[: max(0, len(ready) - MOST_KEPT + 1)]:
-            with (self.root / f"{file.parent.name}.lock").open("w") as lock:
+        others = [one for one in self.root.glob("[0-9]*-*/") if one != place]
+        others.sort(key=_last_used)  # those that are not whole come first: a machine that went down left them
+        for one in others[: max(sum(not _last_used(one) for one in others), len(others) - MOST_KEPT + 1)]:
+            with (self.root / f"{one.name}.lock").open("w") as lock:
                 if _locked(lock, fcntl.LOCK_EX):
-                    shutil.rmtree(file.parent, ignore_errors=True)
+                    shutil.rmtree(one, ignore_errors=True)
         free = shutil.disk_usage(place.parent).free
         if free < FREE_BYTES:
             raise MissingTool(
@@ -167,10 +176,21 @@ def _number(text: str) -> Version:
 def pip_of(root: Path, base: Path, until: float, watch: Callable[[], None]) -> list[str]:
     """A pip of our own, which installs into other environments: that of the user's may be missing, or old."""
     place = root / f"pip-{_tag(base)}"
-    if not (place / READY).exists():
-        _run([str(base), "-m", "venv", "--clear", str(place)], until, watch)
-        (place / READY).write_text("")
-    return [str(_python(place)), "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    with (root / f"{place.name}.lock").open("w") as lock:
+        while not _locked(lock, fcntl.LOCK_EX):
+            _wait(until, watch, "another job is still setting up pip")
+        if not (place / READY).exists():
+            _run([str(base), *ALONE, "-m", "venv", "--clear", str(place)], until, watch)
+            (place / READY).touch()
+    return [str(_python(place)), *ALONE, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+
+
+def _last_used(place: Path) -> float:
+    """When an environment was used last; 0 if it is not whole."""
+    try:
+        return (place / READY).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _for(base: Path) -> list[str]:

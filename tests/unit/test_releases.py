@@ -25,7 +25,7 @@ def own_pip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pip that the first job of a machine sets up, for all tests."""
     place = tmp_path_factory.mktemp("pip")
     releases.pip_of(place, Path(sys.executable), time.monotonic() + 120, lambda: None)
-    (found,) = place.iterdir()
+    (found,) = place.glob("pip-*/")
     return found
 
 
@@ -61,7 +61,9 @@ def made(found: Releases, release: str, watch: Callable[[], None] = lambda: None
 
 
 def torch_of(python: Path) -> str:
-    said = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, check=True)
+    said = subprocess.run(
+        [python, "-I", "-c", "import torch; print(torch.__version__)"], capture_output=True, check=True
+    )
     return said.stdout.decode().strip()
 
 
@@ -125,3 +127,22 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "FREE_BYTES", 1 << 60)
     with pytest.raises(MissingTool, match="are free"):
         made(asked("2.11"), "2.11.0")
+
+
+def test_no_module_of_the_working_directory_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is that of a project whose code the sandbox is to contain."""
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("pip", "venv", "logging"):
+        (project / f"{name}.py").write_text("raise SystemExit('not in the sandbox')\n")
+    monkeypatch.chdir(project)
+    assert torch_of(made(asked("2.12"), "2.12.1")) == "2.12.1"
+
+
+def test_what_a_machine_that_went_down_has_left_is_removed(tmp_path: Path) -> None:
+    whole = made(asked("2.11"), "2.11.0")
+    left = whole.parent.parent.with_name("2.12.0-cp311")
+    left.mkdir()
+    (left / "half a wheel").touch()
+    made(asked("2.13"), "2.13.0")
+    assert whole.exists() and not left.exists()

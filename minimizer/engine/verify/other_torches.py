@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
+from packaging.version import InvalidVersion
 from packaging.version import Version as Number
 
 from minimizer.engine.budget.patience import TORCH_ASK_SECONDS, TORCH_LEAST_SECONDS, TORCH_MOST_SECONDS
@@ -84,7 +85,10 @@ def compare_releases(
         return _in(name, python, repro, data, place, journal)
 
     found = {release: ask(release) for release in releases.named}
-    number = Number(Number(own).public)
+    try:
+        number = Number(Number(own).public)
+    except InvalidVersion:  # the child says it
+        return list(found.values())
     older = [release for release in releases.searched if Number(release) < number]
     newer = [release for release in releases.searched[::-1] if Number(release) > number]
     for line in (older, newer):
