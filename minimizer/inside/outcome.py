@@ -74,6 +74,8 @@ class Outcome(Said):
     """The losses of a script."""
     errors: list[Message] = field(default_factory=list)
     """Results of a script's graphs that are off to one side."""
+    examined: Message | None = None
+    """How far the search for these came."""
 
     @classmethod
     def of_error(cls, ending: Ending, error: BaseException) -> Outcome:

@@ -311,8 +311,12 @@ class ErrorsRequest(Request):
     """Most calls of a graph that are kept."""
     bytes: int
     """Bytes of their inputs, in all."""
+    steps: int
+    """Backwards after which the script is ended."""
+    training: float
+    """Seconds from the first backward on after which it is."""
     seconds: float
-    """Seconds that they are run again for."""
+    """Seconds that the kept calls are run again for."""
 
 
 @dataclass(frozen=True)

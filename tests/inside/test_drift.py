@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
+import torch
 from children import SECONDS, script
 
 from minimizer.engine.advice import drift
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import HANG_AFTER
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.child.outcome import Ending
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.journal import Journal
 from minimizer.engine.survey.runs import Surveys
-from minimizer.inside.questions import CurveRequest
+from minimizer.inside.questions import CurveRequest, ErrorsRequest
+from minimizer.inside.watch import losses
 from minimizer.report.drift import Drift
 from minimizer.report.finding import Finding
 from minimizer.report.model import Report
@@ -69,22 +72,35 @@ ECHO = """
 
 
 def test_a_training_that_amplifies_rounding_is_chaos(child: Executor, tmp_path: Path) -> None:
-    ((found, (finding,)),) = examined(child, tmp_path, ECHO.format(gain=6.0, backend="other_rounding"))
+    (untold, _), (unexplained, none), (found, (finding,)) = examined(
+        child, tmp_path, ECHO.format(gain=6.0, backend="other_rounding")
+    )
+    assert untold.what.endswith(f"were not compared: {drift.NO_TIME}.") and not none
+    assert f"off to one side was not examined: {drift.NO_TIME}." in unexplained.what  # kept for an end in between
     assert (found.verdict, finding.kind, len(found.redrawn)) == ("chaos", "chaos", drift.REDRAWN)
     assert finding.source is not None and finding.source.code == "loss.backward()"
     assert "as in 8 runs of eager with other roundings" in found.what
 
 
 def test_the_same_training_that_does_not_amplify_it_is_within_the_floor(child: Executor, tmp_path: Path) -> None:
-    ((found, findings),) = examined(child, tmp_path, ECHO.format(gain=1.0, backend="other_rounding"))
+    found, findings = examined(child, tmp_path, ECHO.format(gain=1.0, backend="other_rounding"))[-1]
     assert (found.verdict, findings) == ("within", [])
     assert found.partings[0].differs is not None and found.partings[0].parts is None
     assert [one.what for one in found.partings] == ["loss", "gradient norm", "parameter norm"]
 
 
 def test_a_training_on_eagers_kernels_is_equal_to_the_bit(child: Executor, tmp_path: Path) -> None:
-    ((found, findings),) = examined(child, tmp_path, ECHO.format(gain=6.0, backend="'aot_eager'"))
+    found, findings = examined(child, tmp_path, ECHO.format(gain=6.0, backend="'aot_eager'"))[-1]
     assert (found.verdict, findings, found.redrawn) == ("equal", [], [])
+
+
+def test_what_was_not_examined_is_no_chaos(child: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drift, "KEPT_BYTES", 1 << 10)
+    told = examined(child, tmp_path, ECHO.format(gain=6.0, backend="other_rounding"))
+    assert not any(findings for _, findings in told)
+    found, _ = told[-1]
+    assert found.verdict in ("within", "apart")
+    assert "off to one side was not examined: of 1 graph too few calls could be kept." in found.what
 
 
 UPDATE = """
@@ -128,7 +144,7 @@ def test_casts_that_cut_are_a_bias_of_their_operator(child: Executor, tmp_path: 
 
 
 def test_casts_that_round_are_none(child: Executor, tmp_path: Path) -> None:
-    ((found, findings),) = examined(child, tmp_path, UPDATE.format(cuts=False))
+    found, findings = examined(child, tmp_path, UPDATE.format(cuts=False))[-1]
     assert (found.verdict, findings) == ("equal", [])
 
 
@@ -148,13 +164,14 @@ IN_EAGER = '"TORCHDYNAMO_DISABLE" in os.environ'
     [
         ("3", "2", "the script calls only 3 backwards of a loss"),
         (f"9 + ({IN_EAGER})", "2", "the compiled run does not take the same steps"),
+        (f"9 // ({IN_EAGER})", "2", "the script did not end well when it ran compiled"),
         ("9", "int.from_bytes(os.urandom(2), 'big')", "they differ between two runs of eager"),
     ],
 )
 def test_what_cannot_be_compared_is_said_with_the_reason(
     child: Executor, tmp_path: Path, steps: str, factor: str, why: str
 ) -> None:
-    ((found, findings),) = examined(child, tmp_path, SHORT.format(steps=steps, factor=factor))
+    found, findings = examined(child, tmp_path, SHORT.format(steps=steps, factor=factor))[-1]
     assert (found.verdict, findings) == ("untold", [])
     assert found.what == f"The losses with the compiler and without were not compared: {why}."
 
@@ -168,3 +185,41 @@ def test_a_script_is_ended_behind_its_steps(child: Executor, tmp_path: Path) -> 
     (outcome,) = child.judge([CurveRequest(script=str(path), steps=5, seconds=SECONDS)], timeout=SECONDS)
     assert outcome.ending is Ending.SAME and outcome.curve is not None
     assert [step[1:] for step in outcome.curve.steps] == [(6.0, None, None)] * 5
+
+
+def kept_errors(child: Executor, tmp_path: Path, text: str, limit: int = 1 << 30) -> Outcome:
+    """What a training without an end says of its kept calls, of which so many bytes are kept."""
+    path, most = script(tmp_path, text.replace("step in range(60)", "step in iter(int, 1)")), SECONDS
+    few = {"every": 1, "calls": 12, "bytes": limit, "steps": 15}
+    request = ErrorsRequest(script=str(path), training=most, seconds=most, **few)
+    (outcome,) = child.judge([request], timeout=SECONDS)
+    return outcome
+
+
+@pytest.mark.parametrize(("limit", "few"), [(1 << 30, 0), (1000, 1)], ids=["enough", "too few bytes"])
+def test_kept_calls_of_a_training_without_an_end_are_examined(
+    child: Executor, tmp_path: Path, limit: int, few: int
+) -> None:
+    outcome = kept_errors(child, tmp_path, UPDATE.format(cuts=True), limit)
+    assert outcome.ending is Ending.SAME and outcome.examined is not None
+    assert (outcome.examined.few, outcome.examined.is_late) == (few, False)
+    assert (bool(outcome.examined.results), bool(outcome.errors)) == (not few, not few)
+
+
+def test_nodes_that_cannot_be_compiled_alone_leave_the_answer_to_their_graph(child: Executor, tmp_path: Path) -> None:
+    alone = "assert len(module.graph.nodes) > 3\n        module.recompile()"
+    outcome = kept_errors(child, tmp_path, UPDATE.format(cuts=True).replace("module.recompile()", alone))
+    assert [one.is_node for one in outcome.errors] == [False]
+
+
+def test_the_limit_of_steps_holds_where_no_more_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[int]()
+    monkeypatch.setattr(torch.autograd, "backward", torch.autograd.backward)
+    for hooks in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"):
+        monkeypatch.setattr(losses.optimizer, hooks, OrderedDict())
+    monkeypatch.setattr(losses, "MOST_STEPS", 2)
+    noted = losses.Losses(on_step=lambda seconds, steps: told.append(steps))
+    weight = torch.ones(3, requires_grad=True)
+    for _ in range(4):
+        weight.sum().backward()
+    assert told == [0, 1, 2, 2] and len(noted.told()["steps"]) == 2

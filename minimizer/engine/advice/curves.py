@@ -69,9 +69,9 @@ def same_steps(eager: Curve, other: Curve) -> bool:
 
 
 def are_equal(one: Curve, other: Curve) -> bool:
-    """Whether all figures of two runs are equal to the bit."""
-    pairs = zip(one.steps, other.steps, strict=True)
-    return all(_is_same(a, b) for pair in pairs for a, b in zip(*pair, strict=True))
+    """Whether all figures that are known of both runs are equal to the bit: within a compiled optimizer no norm is noted."""
+    figures = (pair for steps in zip(one.steps, other.steps, strict=True) for pair in zip(*steps, strict=True))
+    return all(_is_same(a, b) for a, b in figures if a is not None and b is not None)
 
 
 def is_chaos(sides: Sides) -> bool:
@@ -101,13 +101,15 @@ def is_within(sides: Sides) -> bool:
 
 
 def partings(sides: Sides) -> list[Parting]:
-    """From which step on the loss and the norms of gradients and parameters differ; those that are known."""
+    """From which step on the loss and the norms of gradients and parameters differ; those that are known of both sides."""
     found = []
     for index, what in enumerate(("loss", "gradient norm", "parameter norm"), 1):
-        pairs = [(one[index], two[index]) for one, two in zip(sides.eager.steps, sides.compiled.steps, strict=True)]
-        if any(one is not None for one, _ in pairs):
-            differs = next((step for step, (a, b) in enumerate(pairs, 1) if not _is_same(a, b)), None)
-            far = [step for step, (a, b) in enumerate(pairs, 1) if _relative(a or 0.0, b or 0.0, 0.0) > NOTICED]
+        steps = enumerate(zip(sides.eager.steps, sides.compiled.steps, strict=True), 1)
+        both = [(step, one[index], two[index]) for step, (one, two) in steps]
+        known = [(step, a, b) for step, a, b in both if a is not None and b is not None]
+        if known:
+            differs = next((step for step, a, b in known if not _is_same(a, b)), None)
+            far = [step for step, a, b in known if _relative(a, b, 0.0) > NOTICED]
             parts = sides.apart.first(NOTICED) if index == 1 else min(far, default=None)
             found.append(Parting(what=what, differs=differs, parts=parts))
     return found
@@ -157,6 +159,5 @@ def _relative(eager: float, other: float, least: float) -> float:
     return abs(other - eager) / (max(abs(eager), least) or 1.0)
 
 
-def _is_same(one: float | None, other: float | None) -> bool:
-    both = one is not None and other is not None
-    return one == other or (both and math.isnan(one) and math.isnan(other))  # type: ignore[arg-type]
+def _is_same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))

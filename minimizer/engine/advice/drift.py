@@ -23,7 +23,15 @@ from minimizer.engine.advice.curves import (
     source_of,
 )
 from minimizer.engine.budget.clock import until_over
-from minimizer.engine.budget.patience import CURVE_SECONDS, DRIFT_SHARE, ERRORS_SECONDS, REDRAWN_SHARE
+from minimizer.engine.budget.patience import (
+    CURVE_SECONDS,
+    DRIFT_SECONDS,
+    DRIFT_SHARE,
+    ERRORS_SECONDS,
+    ERRORS_SHARE,
+    REDRAWN_SHARE,
+    TRAINING_SHARE,
+)
 from minimizer.engine.child.curves import Curve, SignedError
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.paste import diff, paste
@@ -41,6 +49,7 @@ REDRAWN, REDRAWN_WITHIN = 8, 2
 KEPT_CALLS, KEPT_BYTES = 24, 512 << 20
 """Calls of each graph whose errors are measured, and bytes of their inputs in all."""
 EMULATED = "emulate_precision_casts"
+NO_TIME = "there was no time for it"
 MOST_APART = 1e4
 """Percent of the loss: a curve that ends in NaN is no further away than that."""
 Keep = Callable[[Drift, list[Finding]], None]
@@ -53,7 +62,7 @@ def examine(surveys: Surveys, script: Path, journal: Journal, keep: Keep) -> Non
         BudgetExceeded: another limit than the time of this is used up.
         ChildFailed: the child went away.
     """
-    with until_over(), journal.clock.within(DRIFT_SHARE * journal.clock.left):
+    with until_over(), journal.clock.within(min(DRIFT_SECONDS, DRIFT_SHARE * journal.clock.left)):
         _Examination(surveys, script, journal, keep).run()
     journal.watch()
 
@@ -66,24 +75,26 @@ class _Examination:
     keep: Keep
 
     def run(self) -> None:
-        eager = self._curve(compile=False)
-        if eager is None or not eager.steps:
+        eager = self._curve("in eager", compile=False)
+        if isinstance(eager, str) or not eager.steps:
             return
         steps = len(eager.steps)
         if steps < LEAST_STEPS:
             self._untold(steps, f"the script calls only {counted(steps, 'backward')} of a loss")
             return
-        compiled = self._curve(steps=steps)
-        if compiled is None or not same_steps(eager, compiled):
-            self._untold(steps, "the compiled run does not take the same steps")
+        self._untold(steps, NO_TIME)  # which is what remains if the time ends a run below
+        compiled = self._curve("compiled", steps=steps)
+        if isinstance(compiled, str) or not same_steps(eager, compiled):
+            same = "the compiled run does not take the same steps"
+            self._untold(steps, compiled if isinstance(compiled, str) else same)
             return
         sides = Sides(eager, compiled)
         if are_equal(eager, compiled):
             self.keep(drift(sides, "equal", f"The losses of all {steps} steps are equal to the bit."), [])
             return
-        again = self._curve(compile=False, steps=steps)
-        if again is None or not same_steps(eager, again) or not are_equal(eager, again):
-            self._untold(steps, "they differ between two runs of eager")
+        again = self._curve("in eager again", compile=False, steps=steps)
+        if isinstance(again, str) or not same_steps(eager, again) or not are_equal(eager, again):
+            self._untold(steps, again if isinstance(again, str) else "they differ between two runs of eager")
             return
         self._judge(self._with_floor(sides))
 
@@ -92,8 +103,8 @@ class _Examination:
         is_noticed, steps = sides.apart.first(NOTICED) is not None, len(sides.eager.steps)
         with until_over(), self.journal.clock.within(REDRAWN_SHARE * self.journal.clock.left):
             for seed in range(1, (REDRAWN if is_noticed else REDRAWN_WITHIN) + 1):
-                run = self._curve(redrawn=seed, steps=steps)
-                if run is None or not same_steps(sides.eager, run):
+                run = self._curve(f"in eager with other roundings ({seed})", redrawn=seed, steps=steps)
+                if isinstance(run, str) or not same_steps(sides.eager, run):
                     break
                 sides = replace(sides, redrawn=(*sides.redrawn, run))
         self.journal.watch()
@@ -104,22 +115,37 @@ class _Examination:
         if sides.apart.first(NOTICED) is None:
             told = f"The losses with the compiler and without are nowhere {NOTICED:.0%} apart. {_first(sides)}"
             self.keep(drift(sides, "within", told), [])
-        elif biased := self._biased(len(sides.eager.steps)):
-            one = biased[0]
-            place = Source(file=one.place.file, line=one.place.line, code=one.place.code)
-            what = f"{_when(sides, NOTICED)}. {_off(biased)}"
-            finding, told = _finding("bias", what, place, sides, NOTICED), f"{what} {_first(sides)}"
-            self.keep(drift(sides, "bias", told), [finding])
-            if (remedy := self._emulated(sides)) is not None:
-                self.keep(drift(sides, "bias", told), [finding.model_copy(update={"remedies": [remedy]})])
-        elif is_chaos(sides):
-            why = "rounding alone parts the curves of this training, and no result of compiled code is off to one side"
-            what = f"{_when(sides, VISIBLE)}, as in {_redrawn(sides)}: {why}."
+            return
+        self._explain(sides, NO_TIME)  # which is what remains if the time ends the examination
+        biased, why = self._biased(len(sides.eager.steps))
+        if not biased:
+            self._explain(sides, why)
+            return
+        one = biased[0]
+        place = Source(file=one.place.file, line=one.place.line, code=one.place.code)
+        what = f"{_when(sides, NOTICED)}. {_off(biased)}"
+        finding, told = _finding("bias", what, place, sides, NOTICED), f"{what} {_first(sides)}"
+        self.keep(drift(sides, "bias", told), [finding])
+        if (remedy := self._emulated(sides)) is not None:
+            self.keep(drift(sides, "bias", told), [finding.model_copy(update={"remedies": [remedy]})])
+
+    def _explain(self, sides: Sides, why: str | None) -> None:
+        """Give the verdict by the floor alone. ``why``: why nobody knows whether results are off to one side; None: none was found to be."""
+        looked = (
+            "No result of compiled code was found to be off to one side"
+            if why is None
+            else f"Whether results are off to one side was not examined: {why}"
+        )
+        if why is None and is_chaos(sides):
+            reason = (
+                "rounding alone parts the curves of this training, and no result of compiled code is off to one side"
+            )
+            what = f"{_when(sides, VISIBLE)}, as in {_redrawn(sides)}: {reason}."
             line = source_of(sides.eager, sides.apart.first(VISIBLE) or 1)
             finding = _finding("chaos", what, line, sides, VISIBLE)
             self.keep(drift(sides, "chaos", f"{what} {_first(sides)}"), [finding])
         elif is_within(sides):
-            told = f"{_when(sides, NOTICED)}, which is no further than in {_redrawn(sides)}. {_first(sides)}"
+            told = f"{_when(sides, NOTICED)}, which is no further than in {_redrawn(sides)}. {looked}. {_first(sides)}"
             self.keep(drift(sides, "within", told), [])
         else:
             than = (
@@ -127,13 +153,12 @@ class _Examination:
                 if sides.redrawn
                 else "and no run with other roundings came to its end"
             )
-            why = "No result of compiled code was found to be off to one side"
-            self.keep(drift(sides, "apart", f"{_when(sides, NOTICED)}, {than}. {why}. {_first(sides)}"), [])
+            self.keep(drift(sides, "apart", f"{_when(sides, NOTICED)}, {than}. {looked}. {_first(sides)}"), [])
 
     def _emulated(self, sides: Sides) -> Remedy | None:
         """What compiled code that rounds between its operators as eager does changes, and what it takes; None if it does not end."""
-        run = self._curve(config={EMULATED: True}, steps=len(sides.eager.steps))
-        if run is None or not same_steps(sides.eager, run):
+        run = self._curve(f"with {EMULATED}", config={EMULATED: True}, steps=len(sides.eager.steps))
+        if isinstance(run, str) or not same_steps(sides.eager, run):
             return None
         pasted = paste(self.surveys.text, f"import torch._inductor.config\ntorch._inductor.config.{EMULATED} = True")
         before, after = (min(100 * one.apart.largest, MOST_APART) for one in (sides, Sides(sides.eager, run)))
@@ -147,25 +172,56 @@ class _Examination:
             note=f"The run takes {run.took:.1f} s with it, and {sides.compiled.took:.1f} s without.",
         )
 
-    def _biased(self, steps: int) -> list[SignedError]:
-        every = max(1, steps // KEPT_CALLS)
-        calls = {"every": every, "calls": KEPT_CALLS, "bytes": KEPT_BYTES, "seconds": ERRORS_SECONDS}
-        return self._asked(ErrorsRequest(script=str(self.script.resolve()), args=self.surveys.args, **calls)).errors  # type: ignore[arg-type]
+    def _biased(self, steps: int) -> tuple[list[SignedError], str | None]:
+        """The results that are off to one side, and why not all were examined; None where all were."""
+        left = self.journal.clock.left
+        request = ErrorsRequest(
+            script=str(self.script.resolve()),
+            args=self.surveys.args,
+            every=max(1, steps // KEPT_CALLS),
+            calls=KEPT_CALLS,
+            bytes=KEPT_BYTES,
+            steps=steps,
+            training=TRAINING_SHARE * left,
+            seconds=min(ERRORS_SECONDS, ERRORS_SHARE * left),
+        )
+        outcome = self._asked(request, "with calls of its graphs kept, which are examined then")
+        return outcome.errors, unexamined(outcome)
 
-    def _curve(self, *, steps: int = MOST_STEPS, **how: object) -> Curve | None:
-        """The losses of a run, the first one in eager for `CURVE_SECONDS` and others for its steps; None if it does not end well."""
+    def _curve(self, how_told: str, *, steps: int = MOST_STEPS, **how: object) -> Curve | str:
+        """The losses of a run, the first one in eager for `CURVE_SECONDS` and others for its steps; a reason if it does not end well."""
         seconds = CURVE_SECONDS if steps == MOST_STEPS else self.journal.clock.left
         path, args = str(self.script.resolve()), self.surveys.args
-        outcome = self._asked(CurveRequest(script=path, args=args, steps=steps, seconds=seconds, **how))  # type: ignore[arg-type]
-        return outcome.curve if outcome.ending is Ending.SAME else None
+        request = CurveRequest(script=path, args=args, steps=steps, seconds=seconds, **how)  # type: ignore[arg-type]
+        outcome = self._asked(request, how_told)
+        if outcome.ending is Ending.TIMEOUT:
+            return NO_TIME
+        if outcome.ending is not Ending.SAME or outcome.curve is None:
+            return f"the script did not end well when it ran {how_told}"
+        return outcome.curve
 
-    def _asked(self, request: CurveRequest | ErrorsRequest) -> Outcome:
+    def _asked(self, request: CurveRequest | ErrorsRequest, how_told: str) -> Outcome:
         self.journal.log(f"drift: {request.task}")
+        self.journal.progress(message=f"comparing losses: the script runs {how_told}")
         return self.surveys.asked(request, timeout=max(1.0, self.journal.clock.left))
 
     def _untold(self, steps: int, why: str) -> None:
         what = f"The losses with the compiler and without were not compared: {why}."
         self.keep(Drift(verdict="untold", what=what, steps=steps), [])
+
+
+def unexamined(outcome: Outcome) -> str | None:
+    """Why an answer to an `ErrorsRequest` does not say that no result is off to one side; None where it does."""
+    examined = outcome.examined
+    if outcome.ending is Ending.TIMEOUT or (examined is not None and examined.is_late):
+        return NO_TIME
+    if outcome.ending is not Ending.SAME or examined is None:
+        return "the run for it did not end well"
+    if examined.few:
+        return f"of {counted(examined.few, 'graph')} too few calls could be kept"
+    if examined.failed:
+        return f"calls of {counted(examined.failed, 'graph')} could not be run again"
+    return None if examined.results else "no graph was called often enough"
 
 
 # words ------------------------------------------------------------------------------------------------------------------
@@ -212,7 +268,9 @@ def _off(biased: list[SignedError]) -> str:
 def _first(sides: Sides) -> str:
     """What differs first, and where the norms part: the split that tells a forward from a backward and an optimizer."""
     of = partings(sides)
-    first = min((one for one in of if one.differs is not None), key=lambda one: one.differs or 0)
+    first = min((one for one in of if one.differs is not None), key=lambda one: one.differs or 0, default=None)
+    if first is None:
+        return "What differs first is not known."
     far = [f"the {one.what} at step {one.parts}" for one in of if one.parts is not None]
     told = f"The first bits that differ are those of the {first.what} of step {first.differs}"
     return f"{told}; more than {NOTICED:.0%} away: {', '.join(far)}." if far else f"{told}."

@@ -172,12 +172,15 @@ more; the second share where the survey has shown that there is something to adv
 REMEDIES, REMEDIES_SHARE = 6, 0.5
 """Most runs of the script with a remedy for what it costs to compile it, and the share of the time left that they may take: a remedy that
 was not tried is no loss of a result."""
-DRIFT_SHARE, REDRAWN_SHARE = 0.5, 0.6
-"""Of the time left behind the remedies, the most to compare the losses of a training, and of that the most for runs with other roundings."""
-CURVE_SECONDS = 60.0
-"""From its first step on, after which a training in eager is ended: what it has done by then is compared."""
+DRIFT_SHARE, DRIFT_SECONDS, REDRAWN_SHARE = 0.5, 300.0, 0.6
+"""Of the time left behind the remedies, the most to compare the losses of a training; the most seconds, for a healthy script is not to wait
+much longer for its answer than a faulty one; and of that the most for runs with other roundings."""
+CURVE_SECONDS = 30.0
+"""From its first step on, after which a training in eager is ended: what it has done by then is compared, in a tenth of the time for all runs."""
 ERRORS_SECONDS = 120.0
 """Most to run kept calls of graphs again on both sides, and their nodes alone."""
+TRAINING_SHARE, ERRORS_SHARE = 1 / 2, 1 / 4
+"""Of the time left, the most for the training whose calls are kept, and to run these again: the rest is for what compiles before."""
 TLPARSE_SECONDS = 60.0
 """Most for tlparse to write its pages."""
 SECOND_FAULT_SECONDS = 180.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat, model_validator
 
 from minimizer.engine.child.bounded import Count, Line, Loose, Name, Number, Seconds
 from minimizer.engine.child.compilations import StackLine
@@ -22,6 +22,12 @@ class Curve(Loose):
     lines: list[Line] = Field(default_factory=list, max_length=1000)
     steps: list[Step] = Field(default_factory=list, max_length=5000)
     took: Seconds = 0.0
+
+    @model_validator(mode="after")
+    def _has_the_lines_of_its_steps(self) -> Curve:
+        if any(step[0] >= len(self.lines) for step in self.steps):
+            raise ValueError("a step is of a line that is not there")
+        return self
 
 
 class SignedError(Loose):
@@ -39,6 +45,19 @@ class SignedError(Loose):
     side: Literal["upwards", "downwards", "away from zero", "towards zero"]
     is_node: bool
     calls: Count
-    mean: float
-    error: float
-    eager: float
+    mean: FiniteFloat
+    error: Annotated[FiniteFloat, Field(gt=0)]
+    eager: FiniteFloat
+
+
+class Examined(Loose):
+    """How far the search for such results came.
+
+    ``results``: those with enough calls to be judged. ``few``: graphs that were called often enough, and too few of whose calls were kept;
+    ``failed``: those whose calls could not be run again. ``is_late``: whether its time was over before.
+    """
+
+    results: Count = 0
+    few: Count = 0
+    failed: Count = 0
+    is_late: bool = False

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from minimizer.engine.child.bounded import Count, Line, Long, Loose, Number, Text
 from minimizer.engine.child.compilations import Break, Recompile
-from minimizer.engine.child.curves import Curve, SignedError
+from minimizer.engine.child.curves import Curve, Examined, SignedError
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.traced import Sides, Traced
 from minimizer.engine.trouble import Death, Fault, Rule, is_starved_compiler, rule_for
@@ -193,6 +193,8 @@ class Outcome(Loose):
     """For a run that notes the loss: the losses."""
     errors: list[SignedError] = Field(default_factory=list, max_length=1000)
     """For graphs that were run again in double precision: results that are off to one side."""
+    examined: Examined | None = None
+    """How far the search for these came; None if it did not end."""
     signal: int | None = None
     phase: Text = ""
     seconds: float = 0.0

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,8 @@ from ..values.boundary import places
 from ..values.capturing import is_capturing
 from ..watch.captured import CapturedGraph
 from ..watch.largest import maker_of, op_of
+from ..watch.line import end_with
+from ..watch.losses import Losses
 from ..wire import Channel, Message
 from .random_start import RandomStart
 from .script_run import what_ends
@@ -44,25 +46,66 @@ MOST_NODES = 200
 
 
 def signed_errors(message: Message, channel: Channel) -> None:
-    """Task of a forked child: answer an `ErrorsRequest` with one `Outcome`, whose ``errors`` are results that are off to one side."""
+    """Task of a forked child: answer an `ErrorsRequest` with one `Outcome`, whose ``errors`` are results that are off to one side.
+
+    ``examined`` says how far the search for them came.
+    """
     request = ErrorsRequest.read(message)
     torch._inductor.config.fallback_random = True
     torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))
     RandomStart(0)
     channel.send(Phase(phase="loss"))
     kept = KeptCalls(request)
-    error = what_ends(request.script, request.args)
-    kept.end()
-    until = time.monotonic() + request.seconds
-    found: list[Message] = []
+
+    def finish(error: BaseException | None = None) -> None:
+        kept.end()
+        found, examined = _examined(kept, time.monotonic() + request.seconds)
+        outcome = Outcome(Ending.SAME, errors=found, examined=asdict(examined))
+        if error is not None:
+            outcome = replace(outcome, ending=Ending.RUNTIME_ERROR, exception=describe(error))
+        channel.send(outcome)
+
+    def end_late(seconds: float, steps: int) -> None:
+        if seconds > request.training or steps >= request.steps:
+            end_with(finish)
+
+    Losses(on_step=end_late)
+    finish(what_ends(request.script, request.args))
+
+
+@dataclass
+class Examined:
+    """How far the search came. The torch-free side has the same fields (``engine/child/curves.py``)."""
+
+    results: int = 0
+    few: int = 0
+    failed: int = 0
+    is_late: bool = False
+
+
+def _examined(kept: KeptCalls, until: float) -> tuple[list[Message], Examined]:
+    """The results of all graphs that are off to one side, and how far the search for them came."""
+    found, examined = list[Message](), Examined()
     for graph, calls in kept.graphs:
-        of_graph = list(_of_graph(graph, calls, until))
-        if of_graph:
-            found += list(_of_nodes(graph, [call for call, _ in calls], until)) or of_graph
-        if len(found) >= MOST_FOUND or time.monotonic() > until:
+        if len(calls) < LEAST_CALLS:
+            examined.few += graph.calls >= LEAST_CALLS
+            continue
+        if len(found) >= MOST_FOUND:
             break
-    outcome = Outcome(Ending.SAME, errors=found[:MOST_FOUND])
-    channel.send(outcome if error is None else replace(outcome, ending=Ending.RUNTIME_ERROR, exception=describe(error)))
+        if time.monotonic() > until:
+            examined.is_late = True
+            break
+        try:
+            of_graph = list(_of_graph(graph, calls, until, examined))
+        except Exception:  # what cannot be run again on copies says nothing
+            examined.failed += 1
+            continue
+        try:
+            of_nodes = list(_of_nodes(graph, [call for call, _ in calls], until)) if of_graph else []
+        except Exception:  # then the graph's answer is the best there is
+            of_nodes = []
+        found += of_nodes or of_graph
+    return found[:MOST_FOUND], examined
 
 
 class KeptCalls:
@@ -92,21 +135,24 @@ class KeptCalls:
         number, graph.calls = graph.calls, graph.calls + 1
         if number % self._request.every == 0 and len(calls) < self._request.calls and not is_capturing():
             inputs = graph.lifted.inputs(args)
-            self._bytes += sum(leaf.nbytes for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor))
-            if self._bytes <= self._request.bytes:
+            size = sum(leaf.nbytes for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor))
+            if self._bytes + size <= self._request.bytes:
+                self._bytes += size
                 before, rng = snapshot.clone(inputs), snapshot.rng_state()
                 call = Call(graph.module, before, rng, snapshot.state_of_a_graph(), random=True)
                 calls.append((call, lambda each: graph.lifted.run(each, compiled)))
         return compiled(*args)
 
 
-def _of_graph(graph: CapturedGraph, calls: Sequence[tuple[Call, Run]], until: float) -> Iterator[Message]:
+def _of_graph(
+    graph: CapturedGraph, calls: Sequence[tuple[Call, Run]], until: float, examined: Examined
+) -> Iterator[Message]:
     place, drawn = graph.called_at, torch.Generator().manual_seed(0)
     if place is None:
+        examined.failed += 1
         return
-    for where, dtype, found in _biased(
-        [(each, run) for call, run in calls for each, run in _both(call, run, drawn)], until
-    ):
+    both = (each for call, run in calls for each in _both(call, run, drawn))
+    for where, dtype, found in _biased(both, until, examined):
         module, op = ("", "") if where.startswith("grad") else maker_of(graph.module.graph, where)
         yield _told(found, place, module=module, op=op, where=where, dtype=dtype, is_node=False)
 
@@ -122,18 +168,20 @@ def _both(call: Call, run: Run, drawn: torch.Generator) -> Iterator[tuple[Call, 
         yield call.behind([torch.randn(one.shape, generator=drawn).to(one) for one in outputs]), run
 
 
-def _biased(calls: Sequence[tuple[Call, Run]], until: float) -> Iterator[tuple[str, str, Bias]]:
-    """The places of these calls of one function whose compiled values are off to one side, with their dtypes."""
+def _biased(calls: Iterable[tuple[Call, Run]], until: float, examined: Examined) -> Iterator[tuple[str, str, Bias]]:
+    """The places of these calls of one function whose compiled values are off to one side, with their dtypes.
+
+    Raises:
+        Exception: a call cannot be run again on copies.
+    """
     samples: dict[str, list[tuple[Sample, Sample]]] = {}
     dtypes: dict[str, str] = {}
     for call, run in calls:
         if time.monotonic() > until:
+            examined.is_late = True
             break
         before = places(None, call.inputs)
-        try:
-            expected, actual, truth = call.run(call.function).places(), run(call).places(), Reruns(call).truth
-        except Exception:  # what cannot be run again on copies says nothing
-            return
+        expected, actual, truth = call.run(call.function).places(), run(call).places(), Reruns(call).truth
         for where, value in (truth or {}).items():
             one, other = expected.get(where), actual.get(where)
             if one is None or other is None or not one.is_floating_point():
@@ -145,6 +193,7 @@ def _biased(calls: Sequence[tuple[Call, Run]], until: float) -> Iterator[tuple[s
                 samples.setdefault(where, []).append((pair[0], pair[1]))
                 dtypes[where] = str(one.dtype).removeprefix("torch.")
     for where, pairs in samples.items():
+        examined.results += len(pairs) >= LEAST_CALLS
         eager, compiled = zip(*pairs, strict=True)
         if (found := bias(eager, compiled)) is not None:
             yield where, dtypes[where], found
@@ -159,27 +208,23 @@ def _told(found: Bias, place: StackLine, **more: Any) -> Message:
 
 def _of_nodes(graph: CapturedGraph, calls: Sequence[Call], until: float) -> Iterator[Message]:
     """The nodes of a graph that are off to one side where they are compiled alone, on eager's values, in order."""
-    if graph.called_at is None or len(calls) < LEAST_CALLS:
+    if graph.called_at is None:
         return
-    drawn = torch.Generator().manual_seed(0)
-    wanted = [node for node in graph.module.graph.nodes if _is_computed(node)][:MOST_NODES]
-    inputs: dict[fx.Node, list[Call]] = {}
-    for call in calls:
-        for node, values in _values(graph.module, call, wanted).items():
-            alone = inputs[node][0].function if node in inputs else _alone(graph.module, node)
-            inputs.setdefault(node, []).append(replace(call, function=alone, inputs=values))
-    for node in wanted:
-        if time.monotonic() > until or node not in inputs:
+    for node in [node for node in graph.module.graph.nodes if _is_computed(node)][:MOST_NODES]:
+        if time.monotonic() > until:
             return
-        function: Any = inputs[node][0].function
-        compiled = torch.compile(function, backend=graph.backend, dynamic=False)
-        run: Run = partial(_run_on, compiled)
-        sides = [each for call in inputs[node] for each in _both(call, run, drawn)]
-        for where, dtype, found in _biased(sides, until):
-            place = _line_of(node) or graph.called_at
-            module, op = module_of(node)[0], op_of(node)
-            yield _told(found, place, module=module, op=op, where=where, dtype=dtype, is_node=True)
-            break
+        alone, drawn = _alone(graph.module, node), torch.Generator().manual_seed(0)
+        run: Run = partial(_run_on, torch.compile(alone, backend=graph.backend, dynamic=False))
+        of_node = (_call_of(graph.module, call, node, alone) for call in calls)
+        both = (each for call in of_node if call is not None for each in _both(call, run, drawn))
+        try:
+            found = next(_biased(both, until, Examined()), None)
+        except Exception:  # the next one may run alone
+            continue
+        if found is not None:
+            where, dtype, what = found
+            place, module, op = _line_of(node) or graph.called_at, module_of(node)[0], op_of(node)
+            yield _told(what, place, module=module, op=op, where=where, dtype=dtype, is_node=True)
 
 
 def _run_on(compiled: Callable[..., Any], call: Call) -> Side:
@@ -191,21 +236,24 @@ def _is_computed(node: fx.Node) -> bool:
     return node.op.startswith("call_") and isinstance(value, Tensor) and value.is_floating_point()
 
 
-def _values(module: fx.GraphModule, call: Call, wanted: Sequence[fx.Node]) -> dict[fx.Node, list[Any]]:
-    """For each node the values of its inputs in an eager run of a call; without those that something else than tensors goes into."""
-    found: dict[fx.Node, list[Any]] = {}
+def _call_of(module: fx.GraphModule, call: Call, node: fx.Node, alone: fx.GraphModule) -> Call | None:
+    """The call of a node alone in an eager run of a call; None where something else than tensors goes into it.
+
+    Only one node's inputs of one call are held at a time: those of all nodes may be many times what the script has.
+    """
+    found: list[Any] = []
 
     class Noting(fx.Interpreter):
-        def run_node(self, node: fx.Node) -> Any:
-            if node in wanted:
-                values = [self.env[used] for used in node.all_input_nodes]
-                if all(isinstance(value, Tensor) for value in values):
-                    found[node] = [_leaf(value) for value in values]
-            return super().run_node(node)
+        def run_node(self, at: fx.Node) -> Any:
+            if at is node:
+                found.extend(self.env[used] for used in node.all_input_nodes)
+                if all(isinstance(value, Tensor) for value in found):
+                    found[:] = [_leaf(value) for value in found]
+            return super().run_node(at)
 
     with call.started():
         Noting(module).run(*snapshot.clone(list(call.inputs)))
-    return found
+    return replace(call, function=alone, inputs=found) if all(isinstance(value, Tensor) for value in found) else None
 
 
 def _leaf(value: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ class Losses:
 
     Args:
         inside: the surroundings in which each backward runs.
-        on_step: called behind each backward that is noted, with the seconds since the first one began and how many there were.
+        on_step: called before each backward of a loss, with the seconds since the first one began and how many are noted.
     """
 
     def __init__(
@@ -56,11 +56,13 @@ class Losses:
 
     def _note(self, tensors: Any) -> None:
         losses = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-        if len(self._steps) >= MOST_STEPS or not all(map(_is_loss, losses)):
+        if not all(map(_is_loss, losses)):
             return
         now = time.monotonic()
         self._begun = now if math.isnan(self._begun) else self._begun
         self._on_step(now - self._begun, len(self._steps))
+        if len(self._steps) >= MOST_STEPS:
+            return
         line = self._lines.setdefault(tuple(caller() or ("", 0, "")), len(self._lines))
         self._steps.append([line, sum(float(loss.detach()) for loss in losses), None, None])
 

@@ -17,7 +17,9 @@ from minimizer.engine.advice.curves import (
     partings,
     same_steps,
 )
-from minimizer.engine.child.curves import Curve
+from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.curves import Curve, SignedError
+from minimizer.errors import ChildFailed
 
 LINES = [("train.py", 9, "loss.backward()"), ("train.py", 12, "other.backward()")]
 
@@ -87,6 +89,28 @@ def test_the_figure_that_parts_first_is_told_with_its_step() -> None:
 def test_norms_that_nobody_knows_are_not_told() -> None:
     run = curve(1.0, 1.0, norms=(None, None))
     assert [one.what for one in partings(Sides(run, run))] == ["loss"]
+
+
+def test_norms_that_one_side_does_not_know_are_no_difference() -> None:
+    eager, compiled = curve(1.0, 1.0), curve(1.0, 1.0, norms=(None, None))
+    assert are_equal(eager, compiled) and are_equal(compiled, eager)
+    assert [one.what for one in partings(Sides(eager, compiled))] == ["loss"]
+    half = compiled.model_copy(update={"steps": [compiled.steps[0], (0, 1.0, 1.0, 2.0)]})
+    assert [(one.differs, one.parts) for one in partings(Sides(eager, half))] == [(None, None)] * 3
+
+
+def test_a_step_of_a_line_that_is_not_there_is_malformed() -> None:
+    with pytest.raises(ChildFailed, match="a step is of a line that is not there"):
+        parse(Curve, {"lines": LINES, "steps": [(2, 1.0, None, None)]})
+
+
+@pytest.mark.parametrize("figures", [{"error": 0.0}, {"error": "NaN"}, {"mean": "Infinity"}, {"eager": "NaN"}])
+def test_a_bias_without_its_figures_is_malformed(figures: dict[str, object]) -> None:
+    known = {"place": {"file": "train.py", "line": 9}, "side": "upwards", "is_node": True, "calls": 9}
+    whole = {**known, "mean": 0.3, "error": 0.01, "eager": 0.0}
+    assert parse(SignedError, whole).mean == 0.3
+    with pytest.raises(ChildFailed):
+        parse(SignedError, {**whole, **figures})
 
 
 def test_of_several_losses_the_one_that_parts_is_drawn() -> None:
