@@ -20,7 +20,7 @@ from ..referee.call import Call, Function, GradientCall, Side
 from ..values.rounding import tensors
 from ..values.snapshot import GlobalState, global_state, has_plain_storage
 from .captured import CapturedGraph
-from .own_gradients import OwnGradients, Unchanged, differ
+from .own_gradients import OwnGradients, differ
 
 MOST_BACKWARD = 256
 """Calls kept while waiting for their backward: enough for a training step of as many graphs, and bounds memory in a long evaluation."""
@@ -37,9 +37,9 @@ class BackwardCall:
         compiled: Function,
         actual: Any,
         edges: Sequence[GradientEdge] = (),
-        inputs: Unchanged | None = None,
+        inputs: Sequence[Any] = (),
     ) -> None:
-        """``edges``, ``inputs``: see `own_gradients.edges_of`, `own_gradients.unchanged`."""
+        """``edges``: see `own_gradients.edges_of`. ``inputs``: those of the call, as it has left them."""
         self.graph, self.number, self.key = graph, number, graph.key
         self._call, self._compiled = call, compiled
         self._cotangents: dict[int, torch.Tensor] = {}
@@ -56,7 +56,7 @@ class BackwardCall:
             keeper = self._keeper(index)
             self._keepers.append(weakref.ref(keeper))
             output.register_hook(keeper)
-        self._own = OwnGradients(outputs, edges, self._cotangents, inputs)
+        self._own = OwnGradients(outputs, edges, self._cotangents, inputs, call.inputs)
 
     @property
     def can_run(self) -> bool:

@@ -32,7 +32,7 @@ from .kept_outputs import KeptOutputs
 from .line import Line
 from .lost import LostGpu
 from .merged_outputs import MergedOutputs
-from .own_gradients import Unchanged, edges_of, unchanged
+from .own_gradients import edges_of
 from .record import Record
 
 HOOKED = "passes hooks to compiled autograd, which has to run its backward: gradients are compared in the graphs of compiled autograd"
@@ -96,8 +96,7 @@ class Comparer:
                 self._record.excuse("one_object", graph)
             self._judge(graph, number, call, expected, side)
             if call.switches.grad:
-                kept = unchanged(inputs, call.inputs) if edges else None
-                self._keep_for_backward(graph, number, call, compiled, actual, edges, kept)
+                self._keep_for_backward(graph, number, call, compiled, actual, edges, inputs)
         snapshot.set_rng_state(after)
         return actual
 
@@ -196,7 +195,7 @@ class Comparer:
         compiled: Function,
         actual: Any,
         edges: Sequence[GradientEdge],
-        kept: Unchanged | None,
+        inputs: Sequence[Any],
     ) -> None:
         if graph.random and graph.recomputes:
             # A replayed backward would draw other random numbers than the first one.
@@ -211,7 +210,7 @@ class Comparer:
             self._record.note(f"graph {graph.index} {HOOKED}")
             return
         try:
-            self.backwards.keep(BackwardCall(graph, number, call, compiled, actual, edges, kept))
+            self.backwards.keep(BackwardCall(graph, number, call, compiled, actual, edges, inputs))
         except Exception as error:
             self._cannot_compare_gradients(graph, error)
 

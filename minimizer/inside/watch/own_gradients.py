@@ -34,14 +34,6 @@ def edges_of(inputs: Sequence[Any]) -> list[GradientEdge]:
     return []
 
 
-def unchanged(now: Sequence[Any], before: Sequence[Any]) -> Unchanged | None:
-    """What to know of a call's inputs at its backward; None where the script keeps tensors in its own way, or they cannot be compared."""
-    with contextlib.suppress(Exception):
-        if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
-            return Unchanged(now, before)
-    return None
-
-
 class Unchanged:
     """The inputs of a call that it has left as they were, and what they were: a script may write into them before its backward, unseen by autograd."""
 
@@ -65,21 +57,33 @@ class OwnGradients:
     """
 
     def __init__(
-        self, actual: Any, edges: Sequence[GradientEdge], seen: Mapping[int, Tensor], inputs: Unchanged | None
+        self,
+        actual: Any,
+        edges: Sequence[GradientEdge],
+        seen: Mapping[int, Tensor],
+        now: Sequence[Any],
+        before: Sequence[Any],
     ) -> None:
-        """``actual``: results of the call. ``edges``: see `edges_of`. ``seen``: cotangents of its differentiable outputs, as they arrive."""
+        """``actual``: results of the call. ``edges``: see `edges_of`. ``seen``: cotangents of its differentiable outputs, as they arrive.
+
+        ``now``, ``before``: its inputs behind the call, and a copy of them from before it.
+        """
         self.known: Gradients | None = None
-        self._seen, self._inputs = seen, inputs
+        self._seen = seen
         outputs = [output for output in tensors(actual) if output.requires_grad]
         nodes = {output.grad_fn for output in outputs}
         node = nodes.pop() if len(nodes) == 1 else None
-        if inputs is None or node is None or node.name() != COMPILED or not edges:
+        if node is None or node.name() != COMPILED or not edges:
             return
         self._numbers = [output.output_nr for output in outputs]
         along = [_along(node, edge) for edge in edges]
         self._returned = [found[0] for found in along if len(found) == 1]
-        if len(self._returned) == len(edges):
-            node.register_hook(self._hook())
+        if len(self._returned) < len(edges):
+            return
+        with contextlib.suppress(Exception):  # inputs that cannot be compared
+            if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
+                self._inputs = Unchanged(now, before)
+                node.register_hook(self._hook())
 
     def _hook(self) -> Callable[[Sequence[Tensor | None], Sequence[Tensor | None]], None]:
         own = weakref.ref(self)  # the node must not keep the call alive
@@ -94,7 +98,7 @@ class OwnGradients:
         self.known = None
         with contextlib.suppress(Exception):  # it would be raised in the script's backward
             is_as_seen = all(_is_same(self._seen.get(index), cotangents[at]) for index, at in enumerate(self._numbers))
-            if is_as_seen and self._inputs is not None and self._inputs.holds():
+            if is_as_seen and self._inputs.holds():
                 returned = [gradients[at] for at in self._returned]
                 self.known = [None if gradient is None else gradient.detach().clone() for gradient in returned]
 
