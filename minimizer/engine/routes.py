@@ -90,6 +90,8 @@ class Routes:
     def follow(self, found: Case | ScriptCase) -> Draft | Settled:
         """The first repro that a route leads to; else the verdict."""
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
+        if isinstance(found, Case) and not isinstance(end, Draft) and end.reason is Reason.NOT_VERIFIED:
+            self.calls.needs_caches(found)  # asked by now, unless the time for the graph ended before
         stale = self.calls.stale
         if stale is not None and stale.cache is not None and isinstance(found, Case):
             # Runs of a smaller script have no caches: none would fail.
@@ -106,7 +108,7 @@ class Routes:
         if made is None and kind in RAISED:
             made = self._tried("the program around the graphs", partial(self.by_outer, end))
         made = made or self._tried("the script at the Python level", partial(self.by_script, end))
-        return made or (self.calls.needs_caches(found) if isinstance(found, Case) else None) or end
+        return made or end
 
     def _with_caches(self, case: Case, stale: Settled, cache: Cache) -> Draft | Settled:
         """The repro of a failure that needs the compiler's caches; else its verdict, which says more than that the time is over."""

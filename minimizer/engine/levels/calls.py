@@ -69,15 +69,16 @@ class CallsLevel:
     def needs_caches(self, case: Case) -> Settled | None:
         """The verdict on a failure that needs the compiler's caches, by runs with and without them; None if it does not.
 
-        Asked once: the answer is the same for every graph of the script.
+        Asked until there was time for an answer: it is the same for every graph of the script.
         """
         if not case.is_cached or self._has_asked_caches:
             return self.stale
-        self._has_asked_caches = True
         surveys = self._triage.surveys
         surveys.pass_by(())
         with suppress(BudgetExceeded, ChildFailed):
-            if surveys.fails_again(case) is not False or not surveys.fails_again(case, caches=True):
+            is_needed = surveys.fails_again(case) is False and surveys.fails_again(case, caches=True)
+            self._has_asked_caches = True
+            if not is_needed:
                 return None
             is_inductor = surveys.fails_again(case, caches="inductor")
             name, stage = (INDUCTOR_CACHE, Stage.INDUCTOR) if is_inductor else (AOT_CACHE, Stage.AOT_AUTOGRAD)

@@ -17,7 +17,14 @@ from threading import Event
 
 from minimizer.engine import fold
 from minimizer.engine.budget.clock import until_over
-from minimizer.engine.budget.patience import BLAME_SHARE, CLIMB_SHARE, FLAKY_RUNS, WHOLE_SHARE, WRITE_SECONDS
+from minimizer.engine.budget.patience import (
+    BLAME_SHARE,
+    CLIMB_SHARE,
+    FLAKY_RUNS,
+    LEAST_TIMEOUT,
+    WHOLE_SHARE,
+    WRITE_SECONDS,
+)
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.ladder import cheapest, climb, on_backend
 from minimizer.engine.diagnose.operator_contract import broken_operator
@@ -45,6 +52,7 @@ from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
 """Calls in the text of a script that trains: the only sign of it in one that fails before its first backward."""
 UNLOCATED = "There was no time to look for the part of the graph that fails: the repro holds the whole graph. A larger --budget may shrink it."
+UNSEEN = "The script fails, and in the time for that no part of its graph was seen to fail by itself: a larger --budget may show one."
 UNBLAMED = "There was no time left to tell which stage of the compiler fails: a larger --budget may tell."
 
 Repeat = Callable[[Reproducibility, int, Event], Future[Reproducibility]]
@@ -135,7 +143,7 @@ class Search:
         """Find a window that fails in isolation, where the reduction begins; the whole graph if the time ends before there is one.
 
         Raises:
-            Unreduced: no window does.
+            Unreduced: no window does; or none was seen to in the time for it, and other ways are left some.
             BudgetExceeded: the time ended, and the whole graph was not seen to fail in what was held back.
         """
         try:
@@ -143,9 +151,11 @@ class Search:
                 start = self._resume() or self._windows.find()
         except BudgetExceeded as error:
             whole = self._whole() if error.is_time else None
-            if whole is None:
-                raise
-            return whole
+            if whole is not None:
+                return whole
+            if error.is_time and self._case.otherwise is None and self._journal.clock.spare > LEAST_TIMEOUT:
+                raise Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, UNSEEN, self._case.checked)) from None
+            raise
         self._shown = self._oracle.shown(start.best)
         return start
 

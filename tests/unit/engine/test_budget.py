@@ -189,10 +189,21 @@ def test_a_mere_suspect_is_no_repro_where_the_time_ends(tmp_path: Path, monkeypa
 def test_a_graph_that_does_not_fail_by_itself_is_no_repro_where_the_time_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = Searched(tmp_path, monkeypatch, budget=60, seconds=8.0, answer=lambda request: RIGHT)
+    job = Searched(tmp_path, monkeypatch, budget=30, seconds=8.0, answer=lambda request: RIGHT)
     with pytest.raises(BudgetExceeded):
         job.run()
     assert job.journal.repro is None
+
+
+def test_a_graph_that_is_not_seen_to_fail_in_its_time_leaves_other_ways_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a crowded machine most of the time is held back to verify a repro, and there is none yet."""
+    job = Searched(tmp_path, monkeypatch, budget=900, seconds=8.0, answer=lambda request: RIGHT, targets=TARGETS * 16)
+    monkeypatch.setattr("minimizer.engine.verify.reserve.crowding", lambda: 100.0)
+    with pytest.raises(Unreduced) as end:
+        job.run()
+    assert "in the time" in end.value.settled.summary and job.clock.left > 300
 
 
 def test_a_stage_that_takes_too_long_is_left_for_the_verification(

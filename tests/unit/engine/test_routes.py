@@ -486,6 +486,27 @@ def test_the_cache_is_named_where_the_time_ends_before_there_is_a_repro(
     assert isinstance(end, Settled) and end.cache is not None
 
 
+def test_caches_that_there_was_no_time_to_ask_are_asked_behind_the_graph(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reruns = Reruns(False, True)
+
+    def cut_short(case: Case) -> None:
+        with monkeypatch.context() as in_time:
+            in_time.setattr(reruns, "fails_again", out_of_time)
+            assert routes.calls.needs_caches(case) is None
+        raise Unreduced(GIVEN_UP)
+
+    def out_of_time(case: Case, *, caches: bool | str = False) -> bool:
+        raise BudgetExceeded("over")
+
+    give(routes, reruns)
+    leads(routes, monkeypatch)
+    monkeypatch.setattr(routes, "by_graph", cut_short)
+    end = routes.follow(replace(failing(0, 0), is_cached=True))
+    assert isinstance(end, Settled) and end.cache is not None
+
+
 @pytest.mark.parametrize(
     ("exact", "left_out"),
     [
