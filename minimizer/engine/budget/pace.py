@@ -13,6 +13,8 @@ class Pace:
 
     def __init__(self) -> None:
         self.start = 0.0
+        self.crowding = 1.0
+        """Runnable processes per core while it started, at least 1: what it took holds for a machine with that much to do."""
         self._first: float | None = None
         self._trials: deque[float] = deque(maxlen=LATEST)
 

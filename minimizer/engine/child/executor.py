@@ -22,7 +22,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.protocol import End, Finished, Held, Phase, Ready
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
-from minimizer.engine.child.watchdog import Watchdog
+from minimizer.engine.child.watchdog import Watchdog, crowding
 from minimizer.engine.trouble import Again, Death, rule_for
 from minimizer.errors import ChildFailed, WorkerTrouble
 from minimizer.inside.questions import (
@@ -75,7 +75,7 @@ class Executor:
         """
         began = time.monotonic()
         ready = self._connection.start()
-        self._pace.start = time.monotonic() - began
+        self._pace.start, self._pace.crowding = time.monotonic() - began, crowding()
         return ready
 
     def close(self) -> None:

@@ -21,11 +21,13 @@ from minimizer.vocabulary import Kind
 def to_verify(pace: Pace, kind: Kind | None) -> float:
     """Seconds for the clean runs of a repro: each starts torch and compiles with an empty cache, and they share the cores.
 
-    What the child took was measured at the start of the job; by now others may have come that the cores are shared with too.
+    What the child took was measured at the start of the job; by now others may have come that the cores are shared with too. Those that
+    were there by then have slowed it down already.
     """
     rounds = math.ceil((VERIFY_RUNS + 1) / len(os.sched_getaffinity(0)))
+    slower = max(1.0, crowding() / pace.crowding)
     hangs = REPRO_SECONDS if kind is Kind.HANG else 0.0  # each compiled run waits for the hang
-    return RESERVE_MARGIN * crowding() * rounds * (pace.start + pace.cold) + hangs
+    return RESERVE_MARGIN * slower * rounds * (pace.start + pace.cold) + hangs
 
 
 def to_finish(pace: Pace, kind: Kind | None) -> float:

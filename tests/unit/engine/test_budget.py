@@ -263,6 +263,17 @@ def test_what_is_held_back_grows_with_what_else_the_machine_has_to_do(monkeypatc
     assert to_verify(clock.pace, Kind.WRONG_OUTPUT) == 2 * alone
 
 
+def test_what_else_the_machine_had_to_do_from_the_start_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child was as slow for it as clean runs will be."""
+    clock = Clock(900)
+    clock.pace.start, clock.pace.crowding = 12.0, 4.0
+    alone = to_verify(clock.pace, Kind.WRONG_OUTPUT)
+    monkeypatch.setattr("minimizer.engine.verify.reserve.crowding", lambda: 4.0)
+    assert to_verify(clock.pace, Kind.WRONG_OUTPUT) == alone
+    monkeypatch.setattr("minimizer.engine.verify.reserve.crowding", lambda: 8.0)
+    assert to_verify(clock.pace, Kind.WRONG_OUTPUT) == 2 * alone
+
+
 def test_what_is_held_back_for_clean_runs_goes_by_a_cold_cache() -> None:
     """A reduction ends with trials of what was compiled before; a clean process compiles everything anew."""
     clock = Clock(900)

@@ -53,9 +53,10 @@ def test_a_job_learns_how_long_its_child_takes(place: Place, monkeypatch: pytest
     """A trial that was stopped at its timeout says nothing of how long the next ones take."""
     now, pace = [100.0], Pace()
     monkeypatch.setattr("minimizer.engine.child.executor.time", type("Time", (), {"monotonic": lambda: now[0]}))
+    monkeypatch.setattr("minimizer.engine.child.executor.crowding", lambda: 2.5)
     executor = Executor(place, jobs=1, watch=lambda: None, pace=pace)
     executor._connection = cast(Any, Ends(now, (3.0, {"exit": 1}), (240.0, {"timed_out": True}), (2.0, {"exit": 1})))
-    assert executor.start() and (pace.start, pace.trial) == (7.0, 7.0)
+    assert executor.start() and (pace.start, pace.trial, pace.crowding) == (7.0, 7.0, 2.5)
     seen = []
     for _ in range(3):
         executor.judge([TrialRequest(setup="", source="", name="f", inputs=[])], timeout=240)
