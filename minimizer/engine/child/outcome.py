@@ -50,6 +50,11 @@ class ExceptionInfo(Loose):
     """A GPU that is out of memory, or lost to this process (``inside/failures.py``); empty for other errors."""
 
     @property
+    def said(self) -> str:
+        """The line that a traceback ends with: the class without its module, and the message."""
+        return f"{self.type.rpartition('.')[2]}: {self.message}"
+
+    @property
     def is_of_starved_compiler(self) -> bool:
         """Whether Inductor's C++ compiler ran out of memory, which is no compile error of the script."""
         return is_starved_compiler(f"{self.root_type} {self.message}\n{self.root_message}")

@@ -17,7 +17,7 @@ from functools import partial
 
 from minimizer.engine.budget.patience import REPRO_SECONDS
 from minimizer.engine.emit import Repro, header, layout
-from minimizer.engine.emit.idioms import CANNOT_RUN, judged
+from minimizer.engine.emit.idioms import BOTH, CANNOT_RUN, judged
 from minimizer.engine.emit.subject import WAIT_FOR_GPU
 from minimizer.engine.user_script.statements import bound_name
 from minimizer.engine.user_script.syntax import DECLARATIONS
@@ -31,6 +31,8 @@ except AssertionError as error:
     raise SystemExit(f"expected no error, actual AssertionError: {error}")
 """
 """The handler of the script's own check; its SystemExit passes through the surrounding handler."""
+BOUND = "actual", "expected"
+"""Names for what both sides return."""
 NAMES_GPU, BINDS_TORCH = re.compile(r"\bcuda\b"), re.compile(r"^import torch(?!\w| as\b)", re.MULTILINE)
 NAMES = ("check", "run", "program")
 """Names for the last statement of a script as a function."""
@@ -55,6 +57,9 @@ def emit_script(
 
     def repro(body: str, evidence: str) -> Repro:
         return of_text(in_lines(body), failure, culprits, environment, evidence)
+
+    if failure.kind.is_numeric and (both := _both_sides(text)) is not None:
+        yield repro(both, "AssertionError: expected=")
 
     if failure.kind is Kind.HANG:
         evidence = f" in {stuck_in}\n" if stuck_in else "Timeout ("
@@ -113,6 +118,49 @@ def _reads_as_lines(text: str) -> bool:
     return text.strip().count("\n") > 1 and all(c.isprintable() or c in "\n\t" for c in text)
 
 
+def _both_sides(text: str) -> str | None:
+    """The form of a script that ends by comparing one expression with and without the compiler: it has run in eager by itself.
+
+    None for other scripts: whether their last statement passes without the compiler is seen by running it.
+    """
+    tree = ast.parse(text)
+    *before, last = tree.body
+    call = last.value if isinstance(last, ast.Expr) else None
+    taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "torch.testing.assert_close" or len(call.args) != 2:
+        return None
+    sides = actual, expected = [ast.unparse(side) for side in call.args]
+    if actual == expected or taken & {*BOUND} or ast.unparse(_Uncompiled(before).visit(call.args[0])) != expected:
+        return None
+    options = "".join(f", {ast.unparse(option)}" for option in call.keywords if option.arg != "msg")
+    definitions = _text([s for s in before if isinstance(s, DECLARATIONS)])
+    setting = _text([s for s in before if not isinstance(s, DECLARATIONS)])
+    binding = f"{', '.join(BOUND)} = {', '.join(sides)}"
+    check = f'torch.testing.assert_close(actual, expected{options}, msg=f"{BOTH}")'
+    return f"{definitions}\ntry:\n{_indented(setting, binding)}\n{CANNOT_RUN}{check}\n"
+
+
+class _Uncompiled(ast.NodeTransformer):
+    """Puts functions in the place of what ``torch.compile`` makes of them; ``before``: statements that may bind that to names."""
+
+    def __init__(self, before: Sequence[ast.stmt]) -> None:
+        named = {name: s.value for s in before if isinstance(s, ast.Assign) and (name := bound_name(s)) is not None}
+        self._functions = {name: plain for name, value in named.items() if (plain := _compiled_function(value))}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._functions.get(node.id, node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return _compiled_function(node) or self.generic_visit(node)
+
+
+def _compiled_function(value: ast.expr) -> ast.expr | None:
+    """``f`` of ``torch.compile(f, ...)``."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "torch.compile" and len(value.args) == 1:
+        return value.args[0]
+    return None
+
+
 def _twice(text: str, failure: Failure) -> str:
     """The form that runs the last statement without the compiler, then with it; both share the statements before it."""
     *before, last = ast.parse(text).body
@@ -158,11 +206,10 @@ def _uncompiled(before: Sequence[ast.stmt], statement: ast.stmt) -> str | None:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return None
-    named = {name: s.value for s in before if isinstance(s, ast.Assign) and (name := bound_name(s)) is not None}
-    compiled = named.get(call.func.id) if isinstance(call.func, ast.Name) else call.func
-    if not isinstance(compiled, ast.Call) or ast.unparse(compiled.func) != "torch.compile" or len(compiled.args) != 1:
+    function = _Uncompiled(before).visit(call.func)
+    if function is call.func:
         return None
-    plain = ast.Call(func=compiled.args[0], args=call.args, keywords=call.keywords)
+    plain = ast.Call(func=function, args=call.args, keywords=call.keywords)
     return f'print("expected", {ast.unparse(plain)})'
 
 

@@ -8,12 +8,13 @@ twice, since an artifact that was stored may not be what was compiled. Both need
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence, Set
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from minimizer.engine.child.protocol import MadeCall
 from minimizer.engine.levels.call_sequence import check, grad_mode, imports, values_of
 from minimizer.engine.program import render
-from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.program.regions import Cutter, split
 
 OFF = "torch._inductor.config.fx_graph_cache = False\ntorch._functorch.config.enable_autograd_cache = False"
@@ -60,10 +61,19 @@ def _taking(nodes: Sequence[Node], inputs: Set[str]) -> list[tuple[int, int]]:
 
 
 def _of_part(part: Program, call: MadeCall, known: Mapping[str, str | None]) -> Iterator[str]:
-    values = [known[i.name] if i.name in known else _drawn(i, part) for i in part.inputs]
-    texts = [value for value in values if value is not None]
-    if len(texts) < len(values) or all(_number(text) is not None for text in texts):  # no tensor: nothing is compiled
-        return
+    """Scripts of a part, whose values from within the graph are spread evenly; where there are such, also with drawn ones."""
+    ways = (_spread, _drawn) if any(i.name not in known for i in part.inputs) else (_spread,)
+    for way in ways:
+        values = [known[i.name] if i.name in known else _made_up(i, part, way) for i in part.inputs]
+        texts = [value for value in values if value is not None]
+        if len(texts) < len(values) or all(
+            _number(text) is not None for text in texts
+        ):  # no tensor: nothing is compiled
+            return
+        yield from _with_values(part, call, texts)
+
+
+def _with_values(part: Program, call: MadeCall, texts: list[str]) -> Iterator[str]:
     program = part.as_compiled().renamed()
     backward = ".sum().backward()" if program.grad and any("requires_grad_" in text for text in texts) else ""
     differing = [_other_numbers(texts, distance) for distance in range(EARLIER, 0, -1)]
@@ -72,14 +82,24 @@ def _of_part(part: Program, call: MadeCall, known: Mapping[str, str | None]) -> 
     yield _script(program, call, texts, [_earlier(call, texts, program, backward), "torch._dynamo.reset()"])
 
 
-def _drawn(item: Input, program: Program) -> str | None:
+def _made_up(item: Input, program: Program, way: Callable[[TensorMeta, str], str]) -> str | None:
     """An expression for an intermediate value of the graph; None for what is no tensor of floating numbers."""
     meta = item.meta
     if meta is None or not meta.dtype.startswith(("torch.float", "torch.bfloat")):
         return None
     dtype = f", dtype={meta.dtype}" if meta.dtype != "torch.float32" else ""
     device = f", device={meta.device!r}" if meta.device != "cpu" else ""
-    return f"torch.randn({meta.shape}{dtype}{device})" + (".requires_grad_()" if program.grad else "")
+    return way(meta, dtype + device) + (".requires_grad_()" if program.grad else "")
+
+
+def _spread(meta: TensorMeta, options: str) -> str:
+    """Values on both sides of every small number, the same in each process without a seed."""
+    return f"torch.linspace(-9, 9, {math.prod(meta.shape)}{options}).reshape({meta.shape})"
+
+
+def _drawn(meta: TensorMeta, options: str) -> str:
+    """Values where operations that take no negative number of some size still have results."""
+    return f"torch.randn({meta.shape}{options})"
 
 
 def without_caches(text: str) -> str:

@@ -70,8 +70,13 @@ class TextLevel:
         return of_text(text, fault.announced, fault.culprits, self._journal.report.environment, evidence)
 
     def _first_that_shows(self, forms: Iterable[Repro], is_it: Callable[[ExceptionInfo | None], bool]) -> Repro | None:
-        """The first form of the repro that ends so in the warm child, and well without the compiler."""
-        return next((repro for repro in forms if self._rerun.shows(repro.source, is_it)), None)
+        """The first form of the repro that ends so, or as it says, in the warm child, and well without the compiler."""
+
+        def shows(repro: Repro) -> bool:
+            ends = lambda error: is_it(error) or (error is not None and repro.evidence in error.said)  # noqa: E731
+            return self._rerun.shows(repro.source, ends)
+
+        return next(filter(shows, forms), None)
 
     def _publish(self, repro: Repro) -> Repro:
         """Publish a repro that clean processes have yet to verify."""

@@ -182,7 +182,7 @@ def has_shown_it(error: ExceptionInfo | None, words: str) -> bool:
     """
     if error is None or error.type == "SystemExit":
         return has_ended_itself(error)
-    return words in f"{error.type.rpartition('.')[2]}: {error.message}"
+    return words in error.said
 
 
 def has_ended_itself(error: ExceptionInfo | None) -> bool:

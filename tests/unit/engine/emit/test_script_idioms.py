@@ -54,6 +54,11 @@ def compile(f):
         return f(*args)
     return run
 
+class testing:
+    @staticmethod
+    def assert_close(actual, expected, msg=None):
+        assert actual == expected, msg or "Scalars are not close!"
+
 class cuda:
     @staticmethod
     def is_available():
@@ -127,6 +132,48 @@ def test_exit_status_tells_a_bug_from_a_machine_that_cannot_run_it(
     assert ended == expected, output
     assert Run(ended, output, 0.0).shows(repro) == (expected == 1), output
     assert status(repro, tmp_path, bug if bug != "eager fails" else "fixed", TORCHDYNAMO_DISABLE="1")[0] == 0
+
+
+CLOSE = SCRIPT.replace("assert fast(3) == 3", "torch.testing.assert_close(fast(3), f(3))")
+INLINE = """\
+import torch
+def f(x):
+    return torch.on_device(x)
+def run(f):
+    return f(3)
+torch.testing.assert_close(run(torch.compile(f)), run(f))
+"""
+
+
+@pytest.mark.parametrize("text", [CLOSE, INLINE])
+@pytest.mark.parametrize(
+    ("bug", "expected"), [("wrong", 1), ("fixed", 0), ("eager fails", 125), ("raises", 125), ("other", 125)]
+)
+def test_a_script_that_compares_both_sides_runs_each_of_them_once(
+    text: str, bug: str, expected: int, tmp_path: Path
+) -> None:
+    repro = repros(Kind.WRONG_OUTPUT, text=text)[0]
+    assert "set_stance" not in repro.source and repro.source.count("f(3)") <= 2
+    ended, output = status(repro, tmp_path, bug)
+    assert ended == expected, output
+    assert Run(ended, output, 0.0).shows(repro) == (expected == 1), output
+    if expected == 1:
+        assert "expected=3, actual=4" in output
+    assert status(repro, tmp_path, bug if bug != "eager fails" else "fixed", TORCHDYNAMO_DISABLE="1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "torch.testing.assert_close(fast(3), 3)",  # what eager gave on one machine
+        "torch.testing.assert_close(fast(3), f(2) + 1)",
+        "torch.testing.assert_close(f(3), f(3))",
+        "expected = f(3); torch.testing.assert_close(fast(3), expected)",
+    ],
+)
+def test_a_script_that_compares_with_something_else_is_run_in_eager_first(last: str) -> None:
+    forms = repros(Kind.WRONG_OUTPUT, text=SCRIPT.replace("assert fast(3) == 3", last))
+    assert all("set_stance" in form.source or "TORCHDYNAMO_DISABLE" in form.source for form in forms)
 
 
 def test_a_hang_ends_itself_with_the_stack(tmp_path: Path) -> None:
