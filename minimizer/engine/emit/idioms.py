@@ -151,7 +151,11 @@ def _bound(subject: Subject, expected: str, actual: str) -> list[str]:
 
 def _values(subject: Subject) -> str:
     changed = [name for name in subject.details.get("mutated", []) if name not in subject.program.outputs]
-    return _close(subject, lambda side: ", ".join([subject.call(side), *changed]))
+    if changed:  # what is returned is right
+        return _close(
+            replace(subject, fresh_inputs=True), lambda _: ", ".join(changed), lambda side: [subject.call(side)]
+        )
+    return _close(subject, subject.call)
 
 
 def _gradients(subject: Subject) -> str:
@@ -159,12 +163,13 @@ def _gradients(subject: Subject) -> str:
         return _close(subject, subject.backward)
     out, fn = subject.helpers["out"], subject.helpers["fn"]
     call = f"with {', '.join(subject.program.around)}:\n    {out} = {subject.call(fn)}"
-    compared = _compared(replace(subject, fresh_inputs=True), lambda side: subject.gradients(out), lambda side: [call])
-    return _repeated(subject, f"{compared}\n{_assertion(subject.details)}\n")
+    return _close(replace(subject, fresh_inputs=True), lambda side: subject.gradients(out), lambda side: [call])
 
 
-def _close(subject: Subject, measure: Callable[[str], str]) -> str:
-    return _repeated(subject, f"{_compared(subject, measure)}\n{_assertion(subject.details)}\n")
+def _close(
+    subject: Subject, measure: Callable[[str], str], first: Callable[[str], Sequence[str]] = lambda side: ()
+) -> str:
+    return _repeated(subject, f"{_compared(subject, measure, first)}\n{_assertion(subject.details)}\n")
 
 
 def _assertion(details: Details) -> str:
