@@ -38,6 +38,8 @@ SORTS = {
 """How a script looks at a wrapper, what it sees, and what helps."""
 MOST_LINES = 7
 """Lines of which each is tried."""
+MOST_SHOWN = 80
+"""Characters of a value in the verdict."""
 PRINTED, NORM = "printed text", "norm "
 
 
@@ -87,9 +89,19 @@ def told(effect: Effect, place: str, code: str) -> str:
     what = "the course of the script" if effect.path == COURSE else object_at(effect.path)
     side, line = effect.side, f"{place} ({code})" if code else place
     return (
-        f"All that was compiled is right, but the script does something else with torch.compile: at its end {what} is {side.wrapped}, and "
-        f"{side.bare} without torch.compile. {line[0].upper()}{line[1:]} looks at the wrapper: {SORTS[effect.glance.sort]}"
+        f"All that was compiled is right, but {line} looks at the wrapper of torch.compile: {SORTS[effect.glance.sort]} "
+        f"At the end of the script {what} is {_brief(side.wrapped, side.bare)}, and {_brief(side.bare, side.wrapped)} without torch.compile."
     )
+
+
+def _brief(value: str, other: str) -> str:
+    """Of a long value what is near the place where it differs from the other one."""
+    if len(value) <= MOST_SHOWN:
+        return value
+    same = next((at for at, (one, two) in enumerate(zip(value, other, strict=False)) if one != two), 0)
+    begin = max(0, same - MOST_SHOWN // 4)
+    shown = value[begin : begin + MOST_SHOWN]
+    return f"{'...' if begin else ''}{shown}{'...' if begin + MOST_SHOWN < len(value) else ''}"
 
 
 def _reads_badly(path: str, side: Side) -> tuple[bool, bool, int, int]:

@@ -77,5 +77,13 @@ def test_the_verdict_has_the_line_both_values_and_the_cure() -> None:
     effect = Effect("printed text[0]", Side("'loss 0.06'", "'loss 5.9'"), Glance(key="k", sort=NAMES, line=12))
     said = told(effect, "line 12", "for name, p in model.named_parameters():")
     assert "line 0 of what the script prints is 'loss 5.9', and 'loss 0.06' without torch.compile" in said
-    assert "Line 12 (for name, p in model.named_parameters():) looks at the wrapper" in said
+    assert "line 12 (for name, p in model.named_parameters():) looks at the wrapper" in said
     assert "`model._orig_mod`" in said and "`model.compile()`" in said
+
+
+def test_pages_of_numbers_are_told_where_they_differ() -> None:
+    same = "0.1, " * 100
+    effect = Effect("printed text[0]", Side(f"[{same}0.06]", f"[{same}5.9]"), Glance(key="k", sort=NAMES, line=12))
+    said = told(effect, "line 12", "save(model.state_dict())")
+    assert "0.1, 5.9], and ..." in said and "0.1, 0.06] without torch.compile" in said
+    assert len(said) < 500, "the verdict is one paragraph of the report"
