@@ -81,6 +81,10 @@ def emit(
         settings += [f"{context}.__enter__()" for context in program.around]  # no backward would run outside of them
     if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
+    if not program.grad and inputs.changes_operands(
+        program
+    ):  # Dynamo takes such bodies only where no gradient is asked for
+        settings.append("torch.set_grad_enabled(False)")
     function = "f" if "f" not in own.names else prose.fresh("function", set(own.names))
     writes, draws = known.get("writes", []), inputs.draws(named)
     copied = frozenset(writes) if not draws and may_copy(named, known) else frozenset()

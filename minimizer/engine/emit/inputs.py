@@ -110,8 +110,16 @@ def draws(program: Program) -> bool:
 
 def changed(program: Program) -> bool:
     """Whether the function may mutate an input: by its name, a node writes to a value that may alias one."""
-    shared = {i.name for i in program.inputs}
-    for node in program.nodes:
+    return _writes_to({i.name for i in program.inputs}, program.nodes)
+
+
+def changes_operands(program: Program) -> bool:
+    """Whether the body of a higher-order operator may mutate what the operator hands to it."""
+    return any(_writes_to({*body.parameters}, body.nodes) for body in program.called)
+
+
+def _writes_to(shared: set[str], nodes: Sequence[Node]) -> bool:
+    for node in nodes:
         target = list(refs_in(_written(node)))
         if shared & set(target):
             return True

@@ -20,6 +20,7 @@ WORDS = {
     "functions": "functions written out where they are called",
     "gradients": "gradients left out",
     "guess": "the simplest inputs tried first",
+    "inside of bodies": "less within bodies",
     "inputs": "numbers in place of inputs",
     "inputs to code": "inputs made in the code",
     "items": "parts of expressions left out",

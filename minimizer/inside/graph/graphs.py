@@ -37,8 +37,14 @@ HIGHER_ORDER = {
     for name in ("cond", "while_loop", "scan", "associative_scan", "map_impl", "flex_attention")
 }
 """Higher-order operators that a user's program may call directly, since Dynamo supports that."""
+NOTED = "mutated_arg_indices"
+"""Keyword by which Dynamo tells a higher-order operator which of its operands a body changes."""
 RESERVED = frozenset(["torch", "F", "functools", "math", "operator", "f"])
 """Names that the graph's source text uses for modules and for its function, and so must not be reused for values."""
+OPERAND = re.compile(
+    r"^[lL]_(self_)?((modules|parameters|buffers)_)*|_+(cond|body|true|false|combine)_(fn|branch)$|(_\d+)+$"
+)
+"""What Dynamo adds to the name of what it hands to the body of a higher-order operator."""
 CALL = "operator.call"
 """The target that calls its first argument: a Triton kernel, indexed by its grid."""
 FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
@@ -134,9 +140,9 @@ class _Writer:
 
     def body(self) -> dict[str, Json]:
         """The graph as the body of a function, with plain names as parameters and the graph's outputs as result."""
-        # Dynamo numbers names across graphs; inside a separate function `h_2` can be `h`.
+        # Dynamo numbers names across graphs, and says where an operand comes from; inside a separate function `h_2` can be `h`.
         placeholders = self._graph.find_nodes(op="placeholder")
-        parameters = [self._name(node, re.sub(r"(_\d+)+$", "", node.name)) for node in placeholders]
+        parameters = [self._name(node, OPERAND.sub("", node.name)) for node in placeholders]
         if any(map(self._attribute, self._graph.find_nodes(op="get_attr"))):
             raise Opaque("a tensor that belongs to the body of an operator")
         nodes = [n for node in self._graph.nodes if node.op.startswith("call") for n in self._nodes(node)]
@@ -301,12 +307,15 @@ class _Writer:
 
 
 def _said(node: fx.Node) -> dict[str, Any]:
-    """The keyword arguments that differ from their defaults: a person writes ``F.relu(x)``, not ``F.relu(x, inplace=False)``."""
+    """The keyword arguments that differ from their defaults: a person writes ``F.relu(x)``, not ``F.relu(x, inplace=False)``.
+
+    What Dynamo has noted on a higher-order operator is left out: it notes that again, and takes it from nobody.
+    """
     defaults = defaults_of(node.target) if node.op == "call_function" else {}
     return {
         key: value
         for key, value in node.kwargs.items()
-        if key not in defaults or type(value) is not type(defaults[key]) or value != defaults[key]
+        if key != NOTED and (key not in defaults or type(value) is not type(defaults[key]) or value != defaults[key])
     }
 
 

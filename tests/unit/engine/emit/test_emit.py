@@ -25,7 +25,7 @@ from minimizer.engine.emit.idioms import attempts_for
 from minimizer.engine.emit.layout import INDENT, LINE, assemble, code_lines
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code, Ref
-from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Stage
@@ -247,6 +247,15 @@ def test_inputs_come_in_the_order_of_their_use_unless_that_would_draw_other_numb
 def test_any_other_program_is_a_function_of_its_own(program: Program) -> None:
     source = written(program).source
     assert "\ndef f(" in source and re.search(r"torch\.compile\(f\)", source)
+
+
+def test_gradients_are_off_where_a_body_changes_what_it_is_handed() -> None:
+    """Dynamo takes no such body while they are on."""
+    counted = Body("inner", ("h",), (Node("more", ".add_", (Ref("h"), 1)),), Ref("more"))
+    calls = replace(calling("torch.ops.higher_order.cond", A, Code("inner"), Code("inner"), (B,)), bodies=(counted,))
+    assert "try:\n    torch.set_grad_enabled(False)\n" in written(calls).source
+    pure = replace(counted, nodes=(Node("more", ".add", (Ref("h"), 1)),))
+    assert "set_grad_enabled" not in written(replace(calls, bodies=(pure,))).source
 
 
 def test_functional_calls_use_f_where_it_is_worth_its_import() -> None:

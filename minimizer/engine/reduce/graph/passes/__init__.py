@@ -9,6 +9,7 @@ from minimizer.engine.reduce.graph.passes.arguments import arguments, operands, 
 from minimizer.engine.reduce.graph.passes.bodies import bodies
 from minimizer.engine.reduce.graph.passes.dimensions import dimensions
 from minimizer.engine.reduce.graph.passes.guess import guess
+from minimizer.engine.reduce.graph.passes.inner import inner
 from minimizer.engine.reduce.graph.passes.inputs import generated, inputs
 from minimizer.engine.reduce.graph.passes.lists import lists
 from minimizer.engine.reduce.graph.passes.nodes import bypass, drop, window
@@ -21,7 +22,7 @@ from minimizer.engine.reduce.graph.passes.sweep import sweep
 NODES = (numbers, window, operators, outputs, bypass, drop)
 """Passes that remove whole nodes, cheapest first."""
 
-SIMPLER = (bodies, lists, guess, inputs, generated, operands, dimensions, shapes, arguments, values, state)
+SIMPLER = (bodies, inner, lists, guess, inputs, generated, operands, dimensions, shapes, arguments, values, state)
 """Passes that make the few remaining nodes easier to read."""
 
 __all__ = ["NODES", "SIMPLER", "sweep"]

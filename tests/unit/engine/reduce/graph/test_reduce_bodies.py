@@ -13,6 +13,7 @@ from minimizer.engine.program.arguments import Arg, Code, Ref
 from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
 from minimizer.engine.reduce.graph import Reduced, reduce
 from minimizer.engine.reduce.graph.passes.bodies import opened
+from minimizer.engine.reduce.graph.passes.inner import leaner
 
 WRONG = "torch.log1p"
 HALF = Body("inner", ("h",), (Node("sin", "torch.sin", (Ref("h"),)),), (Ref("sin"),))
@@ -197,13 +198,13 @@ def test_a_result_that_is_returned_as_it_is() -> None:
     assert condition.outputs == ("made_less",)
 
 
-def test_an_operator_at_fault_keeps_its_bodies() -> None:
-    best = run(COND, lambda program: len(program.called) == 2).best
+def test_an_operator_at_fault_keeps_of_its_bodies_what_the_failure_needs() -> None:
+    best = run(COND, lambda program: len(program.called) == 2 and calls_wrong(program)).best
 
     assert [node.target for node in best.nodes] == ["torch.ops.higher_order.cond"]
     assert render.setup(best) == (
-        "def inner(h):\n    sin = torch.sin(h)\n    return (sin,)",
-        "def inner_1(g):\n    mul = g * g\n    log = torch.log1p(mul)\n    return (log,)",
+        "def inner(h):\n    return (h,)",
+        "def inner_1(g):\n    log = torch.log1p(g)\n    return (log,)",
     )
 
 
@@ -232,3 +233,77 @@ def test_a_call_of_another_form_is_left_alone(args: tuple[Arg, ...]) -> None:
     program = calling("cond", *args, bodies=(HALF, SQUARE))
 
     assert [candidate for candidate in opened(program) if candidate is not None] == []
+
+
+COUNTED = Body(
+    "inner_6",
+    ("step", "state", "count", "bias"),
+    (Node("counted", ".add_", (Ref("count"), 1)), Node("less", "operator.lt", (Ref("step"), 3))),
+    Ref("less"),
+)
+ADVANCED = Body(
+    "inner_7",
+    ("step", "state", "count", "bias"),
+    (
+        Node("next", "operator.add", (Ref("step"), 1)),
+        Node("moved", "torch.add", (Ref("state"), Ref("bias"))),
+        Node("bent", "torch.tanh", (Ref("moved"),)),
+    ),
+    (Ref("next"), Ref("bent")),
+)
+COUNTING = replace(
+    calling(
+        "while_loop",
+        Code("inner_6"),
+        Code("inner_7"),
+        (Ref("p"), Ref("before")),
+        (Ref("x"), Ref("b")),
+        bodies=(COUNTED, ADVANCED),
+    ),
+    inputs=tuple(Input(name, code="torch.ones(4)") for name in ("p", "x", "b")),
+)
+
+
+def counts(program: Program) -> bool:
+    """A loop that can run, and whose condition changes what it is handed."""
+    loop = next((node for node in program.nodes if "higher_order" in node.target), None)
+    if loop is None or len(loop.args) != 4 or not all(isinstance(items, tuple) for items in loop.args[2:]):
+        return False
+    carried, free = loop.args[2:]
+    can_run = len(carried) > 0 and all(len(body.parameters) == len(carried) + len(free) for body in program.called)
+    return can_run and any(node.target == ".add_" for node in program.every_node)
+
+
+def test_bodies_of_an_operator_at_fault_keep_what_the_failure_needs() -> None:
+    best = run(COUNTING, counts).best
+
+    assert [node.target for node in best.every_node if "higher_order" not in node.target] == [".add_"]
+    loop = next(node for node in best.nodes if "higher_order" in node.target)
+    assert [len(items) for items in loop.args[2:]] == [1, 1]
+    assert all(len(body.parameters) == 2 for body in best.called)
+
+
+def test_an_operand_is_left_out_where_no_body_reads_it() -> None:
+    read = [
+        program for program in leaner(COUNTING) if program is not None and "b" not in {i.name for i in program.inputs}
+    ]
+    assert read == [], "a body adds it"
+    (moved,) = [node for node in ADVANCED.nodes if node.name == "moved"]
+    without = replace(
+        ADVANCED, nodes=tuple(node for node in ADVANCED.nodes if node is not moved), result=(Ref("next"), Ref("state"))
+    )
+    found = [p for p in leaner(replace(COUNTING, bodies=(COUNTED, without))) if p is not None]
+    assert any("b" not in {item.name for item in program.inputs} for program in found)
+
+
+def test_what_a_loop_carries_stays_where_its_last_value_is_taken() -> None:
+    second = tuple(replace(n, args=(n.args[0], 1)) if n.name == "taken" else n for n in COUNTING.nodes)
+    best = run(
+        replace(COUNTING, nodes=second),
+        lambda program: counts(program) and any(n.name == "taken" for n in program.nodes),
+    ).best
+
+    loop, taken = (next(n for n in best.nodes if word in n.target) for word in ("higher_order", "getitem"))
+    assert taken.args[1] < len(loop.args[2])
+    advance = next(body for body in best.called if isinstance(body.result, tuple))
+    assert len(advance.result) == len(loop.args[2])
