@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -25,15 +26,23 @@ hypothesis.settings.load_profile("busy machine")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of what is selected, leave out the real reductions that other commits run (`shares`); the longest come first."""
-    marks = {item: item.get_closest_marker("quality") for item in items}
-    share_of = {item.nodeid: mark.args[0] for item, mark in marks.items() if mark}
-    place = {name: number for number, name in enumerate(shares.drawn(share_of, shares.commit()))}
-    left_out = [item for item in items if item.nodeid in share_of.keys() - place.keys()]
+    """Of what is selected, leave out the real reductions and the examples that other commits run (`shares`); the longest come first."""
+    commit = shares.commit()
+    share_of = _marked(items, "quality")
+    place = {name: number for number, name in enumerate(shares.drawn(share_of, commit))}
+    counts = {name: count for name, count in _marked(items, "examples").items() if name not in share_of}
+    of_others = (share_of.keys() - place.keys()) | (counts.keys() - shares.drawn_examples(counts, commit))
+    left_out = [item for item in items if item.nodeid in of_others]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: place.get(item.nodeid, -1))
+
+
+def _marked(items: list[pytest.Item], mark: str) -> dict[str, Any]:
+    """The argument of this mark for each test that has it, by the test's name."""
+    marks = {item.nodeid: item.get_closest_marker(mark) for item in items}
+    return {name: one.args[0] for name, one in marks.items() if one is not None}
 
 
 @pytest.fixture

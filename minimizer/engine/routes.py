@@ -185,12 +185,14 @@ class Routes:
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""
-        before, draft, may_hold = self.journal.fault, None, False
+        before, draft, holding = self.journal.fault, None, None
         # The text is left to try, also where a hostile trace can be read and not be written again.
         with until_over(), suppress(ChildFailed, RecursionError, SyntaxError, ValueError):
             draft = make()
-            may_hold = draft is not None and self.parts.follow_up.may_hold(draft)
-        if may_hold or (draft is not None and self.journal.clock.left < LEAST_TIMEOUT):  # no time is left for the text
+            holding = self.parts.follow_up.if_it_holds(draft) if draft is not None else None
+        if holding is not None:
+            return holding
+        if draft is not None and self.journal.clock.left < LEAST_TIMEOUT:  # no time is left for the text
             return draft
         self.journal.fault = before
         if draft is not None:

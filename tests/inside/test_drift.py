@@ -168,6 +168,7 @@ IN_EAGER = '"TORCHDYNAMO_DISABLE" in os.environ'
         ("9", "int.from_bytes(os.urandom(2), 'big')", "they differ between two runs of eager"),
     ],
 )
+@pytest.mark.examples(2)
 def test_what_cannot_be_compared_is_said_with_the_reason(
     child: Executor, tmp_path: Path, steps: str, factor: str, why: str
 ) -> None:

@@ -106,6 +106,7 @@ def oracle_for(text: str, kind: Kind, child: Executor, home: Path) -> FindingOra
         (Kind.RECOMPILES, COUNTED.format(step=2), COUNTED.format(step=1), True),
     ],
 )  # fmt: skip
+@pytest.mark.examples(4)
 def test_a_smaller_script_has_the_same_finding(
     kind: Kind, text: str, smaller: str, expected: bool, child: Executor, home: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_smaller_script_has_the_same_finding(
         (Kind.RECOMPILES, COUNTED.format(step=1), COUNTED.format(step=0), 0, "recompile_limit = 3"),
     ],
 )  # fmt: skip
+@pytest.mark.examples(2)
 def test_a_repro_ends_with_1_while_the_finding_is_there(
     kind: Kind, text: str, cured: str, form: int, says: str, child: Executor, home: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from children import place
 
 from minimizer.engine.budget.clock import Clock
@@ -30,6 +31,7 @@ torch.compile(f)(torch.ones(64))
 """
 
 
+@pytest.mark.quality("slow")
 def test_the_kernel_of_a_repro_its_lines_and_its_graph(tmp_path: Path) -> None:
     journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     scratch = tmp_path / "job"

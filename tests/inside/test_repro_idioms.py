@@ -439,6 +439,7 @@ SLOW = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.quality("slow")] if name in SLOW else []) for name in CASES]
 )
+@pytest.mark.examples(10)
 def test_a_repro_fails_with_the_compiler_and_passes_without(
     both: Callable[[str], tuple[Ended, Ended]], name: str
 ) -> None:

@@ -63,6 +63,7 @@ torch.compile(model)(torch.ones(2, 3))
     ],
     ids=["a lowering raises", "a lowering aborts", "at run time", "a backend raises", "C++", "Dynamo", "eager"],
 )
+@pytest.mark.examples(3)
 def test_the_stack_leads_from_the_script_to_what_raises(
     text: str, users_line: str, raises: str, said: str, triage: Any
 ) -> None:

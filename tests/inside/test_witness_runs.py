@@ -31,6 +31,7 @@ raise SystemExit(1)
 
 
 @pytest.mark.parametrize(("kind", "level"), [(Kind.WRONG_OUTPUT, 4), (Kind.COMPILE_ERROR, 2), (Kind.CRASH, 2)])
+@pytest.mark.examples(1)
 def test_both_witnesses_are_heard_at_the_level_that_dumps_such_a_failure(
     kind: Kind, level: int, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
-"""What one commit runs of the real reductions: the same on every day, another part for the next commit.
+"""What one commit runs of the real reductions, and of long examples: the same on every day, another part for the next commit.
 
-A test says by its mark, ``@pytest.mark.quality("corpus")``, which share of `make quality` it is in.
+A test says by its mark, ``@pytest.mark.quality("corpus")``, which share of `make quality` it is in. One of `make test` whose examples
+take seconds each says, ``@pytest.mark.examples(3)``, how many of them a commit runs.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -42,6 +44,16 @@ def drawn(tests: Mapping[str, str], commit: str) -> list[str]:
     if "WHOLE_CORPUS" in os.environ:
         return [name for share in DRAWN for name in names[share]]
     return [name for share, count in DRAWN.items() for name in _draw(names[share], count, commit)]
+
+
+def drawn_examples(counts: Mapping[str, int], commit: str) -> set[str]:
+    """The examples that this commit runs, by their names, of which each test has as many as it says; all if WHOLE_CORPUS is set."""
+    if "WHOLE_CORPUS" in os.environ:
+        return set(counts)
+    tests = defaultdict[str, list[str]](list)
+    for name in counts:
+        tests[name.partition("[")[0]].append(name)
+    return {name for names in tests.values() for name in _draw(names, counts[names[0]], commit)}
 
 
 def _draw(names: Iterable[str], count: int, commit: str) -> list[str]:

@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +123,9 @@ def stack(compose: dict[str, Any], tmp_path: Path, database: str, redis_url: str
     return Stack(compose, tmp_path, database, redis_url, port)
 
 
-@pytest.mark.parametrize("worker", ["worker", pytest.param("worker-gpu", marks=pytest.mark.quality("slow"))])
-def test_the_services_run_a_job(stack: Stack, worker: str) -> None:
-    """Migrate once, then web and a worker; a job handed in over REST comes to its end."""
+@contextmanager
+def serving(stack: Stack, worker: str) -> Iterator[None]:
+    """Migrate once, then web and a worker, which the web server knows."""
     assert stack.start("migrate").wait(START_SECONDS) == 0
     with ExitStack() as running:
         for name in ("web", worker):
@@ -133,6 +133,20 @@ def test_the_services_run_a_job(stack: Stack, worker: str) -> None:
             running.callback(process.terminate)
         stack.until(lambda: stack.get("/readyz"))
         stack.until(lambda: stack.get("/api/v1/workers")["workers"])
+        yield
+
+
+def test_the_services_come_up_and_find_each_other(stack: Stack) -> None:
+    with serving(stack, "worker"):
+        (worker,) = stack.get("/api/v1/workers")["workers"]
+    assert worker["device"] == "cpu"
+
+
+@pytest.mark.quality("slow")
+@pytest.mark.parametrize("worker", ["worker", "worker-gpu"])
+def test_the_services_run_a_job(stack: Stack, worker: str) -> None:
+    """A job handed in over REST comes to its end."""
+    with serving(stack, worker):
         job = stack.get("/api/v1/jobs", {"script": SCRIPT, "filename": "plain.py", "options": {"witness": False}})
         ended = stack.until(lambda: finished(stack.get(f"/api/v1/jobs/{job['id']}?wait=10")), JOB_SECONDS)
     assert (ended["status"], ended["reason"]) == ("failed", "nothing_compiled"), ended["summary"]

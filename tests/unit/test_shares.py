@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shares import DRAWN, commit, drawn
+from shares import DRAWN, commit, drawn, drawn_examples
 
 CORPUS = [f"script {number}" for number in range(30)]
 TESTS = dict.fromkeys(CORPUS, "corpus")
@@ -48,6 +48,27 @@ def test_all_are_run_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHOLE_CORPUS", "1")
     tests = one_share_each(max(DRAWN.values()))
     assert sorted(drawn(tests, commit())) == sorted(tests)
+
+
+EXAMPLES = {f"a.py::test_one[{number}]": 3 for number in range(12)} | {"a.py::test_one_more[0]": 2, "b.py::test_two": 1}
+
+
+def test_a_commit_runs_as_many_examples_of_each_test_as_that_says() -> None:
+    run = drawn_examples(EXAMPLES, "one")
+    assert run == drawn_examples(dict(reversed(EXAMPLES.items())), "one")
+    assert sum(name.startswith("a.py::test_one[") for name in run) == 3
+    assert {"a.py::test_one_more[0]", "b.py::test_two"} <= run
+
+
+def test_all_examples_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set().union(*(drawn_examples(EXAMPLES, str(number)) for number in range(200))) == EXAMPLES.keys()
+    monkeypatch.setenv("WHOLE_CORPUS", "1")
+    assert drawn_examples(EXAMPLES, "one") == EXAMPLES.keys()
+
+
+def test_an_example_that_is_named_alone_is_run() -> None:
+    (name, *_) = EXAMPLES
+    assert drawn_examples({name: 3}, "one") == {name}
 
 
 def one_share_each(count: int) -> dict[str, str]:

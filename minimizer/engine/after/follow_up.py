@@ -39,7 +39,7 @@ from minimizer.engine.emit import Repro
 from minimizer.engine.findings import Described, Diagnosed
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import write
-from minimizer.engine.levels.draft import Draft
+from minimizer.engine.levels.draft import CleanRuns, Draft
 from minimizer.engine.levels.from_outcomes import verdict_sentence
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
@@ -85,16 +85,20 @@ class FollowUp:
 
     def fails(self, repro: Repro, data: bytes | None) -> bool:
         """Whether the repro of an earlier program holds in clean processes, with one run less than a verification."""
-        return self._lightly(repro, data)[0].holds
-
-    def may_hold(self, draft: Draft) -> bool:
-        """Whether a draft holds in clean processes; also where they lack an import, which `verified` adds, or time."""
-        seen, notes = self._lightly(draft.repro, draft.data)
-        return seen.holds or seen.lacked_time or missing_module(notes) is not None
-
-    def _lightly(self, repro: Repro, data: bytes | None) -> tuple[Verification, list[str]]:
         clock, watch = self.journal.clock, self.journal.watch
-        return verify_in(self.place, repro, data, clock, runs=VERIFY_RUNS - 1, watch=watch)
+        return verify_in(self.place, repro, data, clock, runs=VERIFY_RUNS - 1, watch=watch)[0].holds
+
+    def if_it_holds(self, draft: Draft) -> Draft | None:
+        """A draft with its clean runs, which `verified` goes by; None if it does not hold in them.
+
+        One that lacks an import, which `verified` adds, or whose runs lacked time, may hold; the latter is run again there.
+        """
+        with self.journal.step(Step.VERIFY):
+            runs = self._clean_runs(draft, self.journal.watch)
+        if runs.verification.lacked_time:
+            return draft
+        may_hold = runs.verification.holds or missing_module(runs.notes) is not None
+        return replace(draft, clean_runs=runs) if may_hold else None
 
     def verified(self, draft: Draft) -> tuple[Verification, list[str], Draft]:
         """Verify a draft in clean processes; write it again if it lacks an import or turns out to be flaky.
@@ -121,7 +125,12 @@ class FollowUp:
         return seen, complaints, draft
 
     def _seen(self, draft: Draft) -> tuple[Verification, list[str]]:
-        return verify_in(self.place, draft.repro, draft.data, self.journal.clock, watch=self.journal.watch_owner)
+        runs = draft.own_clean_runs or self._clean_runs(draft, self.journal.watch_owner)
+        return runs.verification, runs.notes
+
+    def _clean_runs(self, draft: Draft, watch: Callable[[], None]) -> CleanRuns:
+        repro, data = draft.repro, draft.data
+        return CleanRuns(repro, data, *verify_in(self.place, repro, data, self.journal.clock, watch=watch))
 
     def _kept(self, draft: Draft, repro: Repro) -> Draft:
         """A draft with another repro, which is published in its place."""

@@ -46,6 +46,8 @@ class ExactRuns:
         """Those of the last comparison, with what the script read of the machine in its first run."""
         self._eager: ExactLog | None = None
         """What that run saw; None where the script could not be looked at closely."""
+        self.looked_at_wrappers = False
+        """Whether the script looked at a wrapper of ``torch.compile`` in that run."""
 
     @property
     def runs(self) -> int:
@@ -127,13 +129,14 @@ class ExactRuns:
 
     def _compared(self, text: str, conditions: Conditions) -> Answer:
         runs, plan = ScriptRuns(self._children, text, conditions), Plan()
-        eager, compiled = runs.ask(Plan(eager=ALL), plan)
+        eager, compiled = runs.ask(replace(plan, eager=ALL, through=()), plan)
         broken = self._broken(eager, compiled)
         if broken:
             plan = Plan(full=())
-            eager, compiled = runs.ask(replace(plan, eager=ALL), plan)
+            eager, compiled = runs.ask(replace(plan, eager=ALL, through=()), plan)
         reads = (eager.exact.reads or None) if eager.exact is not None else None
         self._last, self._eager = replace(conditions, replay=reads), None if broken else eager.exact
+        self.looked_at_wrappers = eager.exact is not None and bool(eager.exact.glances)
         confirming = Confirming(replace(runs, conditions=self._last), draws=eager.draws, place=self._place)
         for outcome in (eager, compiled):
             if outcome.ending is not Ending.SAME or outcome.exact is None:

@@ -62,7 +62,12 @@ class Effect:
 
 
 def wrapper_effect(runs: ExactRuns, text: str) -> Effect | None:
-    """What a script of which exact runs were compared does otherwise for the wrappers; None if nothing, or it is not known."""
+    """What the script that exact runs compared last does otherwise for the wrappers; None if nothing, or it is not known.
+
+    One that looked at no wrapper in them cannot do otherwise for it, and is not run again.
+    """
+    if not runs.looked_at_wrappers:
+        return None
     sides = Plan(bare=True), Plan(eager=ALL, through=())
     bare, wrapped = runs.ends(text, *sides)
     if bare is None or wrapped is None or not wrapped.glances:

@@ -17,7 +17,7 @@ from minimizer.engine.oracle.oracle import Measured, Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.survey.cases import Case
 from minimizer.errors import ChildFailed
-from minimizer.report.model import Reproducibility
+from minimizer.report.model import Reproducibility, Verification
 from minimizer.vocabulary import Kind
 
 ALWAYS = Reproducibility(failed=1, runs=1)
@@ -50,6 +50,16 @@ class Way:
 
 
 @dataclass(frozen=True)
+class CleanRuns:
+    """What clean processes made of a repro with its data, and notes on their runs."""
+
+    repro: Repro
+    data: bytes | None
+    verification: Verification
+    notes: list[str]
+
+
+@dataclass(frozen=True)
 class Draft:
     """A repro that is not verified yet.
 
@@ -62,6 +72,7 @@ class Draft:
         disputed: why this may be no failure, where only the script's own check calls it one.
         patient: what to diagnose, if changes can be tried on it.
         difference: what it shows between graphs, for which a workaround is looked for instead.
+        clean_runs: those of this repro or of one that it has replaced; None if there were none.
     """
 
     repro: Repro
@@ -72,6 +83,13 @@ class Draft:
     disputed: str | None = None
     patient: Patient | None = None
     difference: Difference | None = None
+    clean_runs: CleanRuns | None = None
+
+    @property
+    def own_clean_runs(self) -> CleanRuns | None:
+        """The clean runs of just this repro; None if there were none."""
+        known = self.clean_runs
+        return known if known is not None and (known.repro, known.data) == (self.repro, self.data) else None
 
     def keep(self, journal: Journal) -> None:
         """Publish the repro, so that it can be downloaded while it is being verified."""

@@ -72,7 +72,7 @@ def test_a_decomposition_is_blamed(child: Executor) -> None:
     ("statement", "failure"),
     [
         pytest.param("while True: pass", Signature(Kind.HANG), marks=pytest.mark.quality("slow")),
-        ("os.abort()", Signature(Kind.CRASH, signal=6)),
+        pytest.param("os.abort()", Signature(Kind.CRASH, signal=6), marks=pytest.mark.quality("slow")),
         ("raise KeyError('cumsum')", Signature(Kind.COMPILE_ERROR, "KeyError", "'cumsum'")),
     ],
 )

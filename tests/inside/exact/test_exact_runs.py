@@ -401,6 +401,7 @@ def compared(child: Executor, home: Path, text: str) -> Answer:
 
 
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.examples(4)
 def test_a_fault_is_found(child: Executor, home: Path, name: str) -> None:
     text, path, event, number = FAULTS[name]
 

@@ -183,6 +183,7 @@ def test_a_healthy_script_that_needs_the_rule_is_quiet_to_its_end(child: Executo
 
 @pytest.mark.fault_behind("exact_moves", "exact_volatile", "exact_compiler_writes")
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.examples(4)
 def test_a_fault_behind_the_rule_is_found(child: Executor, home: Path, name: str) -> None:
     found = compared(child, home, faulty(RULES[name])).found
     assert found is not None and "order" in found.difference.first.path

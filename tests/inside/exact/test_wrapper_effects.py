@@ -137,8 +137,21 @@ def test_what_a_script_does_for_the_wrapper_is_found_with_the_line(
         (DRAWN, ""),
     ],
 )
+@pytest.mark.examples(3)
 def test_a_script_that_is_the_same_with_wrappers_is_left_alone(
     child: Executor, home: Path, text: str, given: str
 ) -> None:
     """Names and wrappers that are kept or printed, sums in another order, times and random numbers are no effect."""
     assert effect(child, home, text, given) is None
+
+
+@pytest.mark.parametrize(("given", "runs_more"), [("net", False), ("model", True)])
+def test_a_script_is_run_again_only_where_it_looked_at_a_wrapper(
+    child: Executor, home: Path, given: str, runs_more: bool
+) -> None:
+    text = dedent(PENALIZED).replace("{given}", given)
+    runs = ExactRuns(child, script(home, text), timeout=120)
+    assert runs.compare(text).found is None
+    compared = runs.runs
+    assert (wrapper_effect(runs, text) is not None) == runs_more
+    assert (runs.runs > compared) == runs_more

@@ -164,6 +164,7 @@ BY_OPTION = WIDE_DRAW.replace("torch.rand_like(x))", 'torch.rand_like(x), option
         "an option asks for Inductor's own",
     ],
 )
+@pytest.mark.examples(2)
 def test_inductors_own_random_numbers_that_are_right_or_not_asked_for_are_no_fault(
     child: Executor, home: Path, text: str
 ) -> None:

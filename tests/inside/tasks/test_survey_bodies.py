@@ -117,6 +117,7 @@ def _publicly(node: Node) -> Node:
     ],
     ids=["cond", "while_loop", "scan", "map"],
 )
+@pytest.mark.examples(2)
 def test_what_an_operator_calls_runs_in_its_place(child: Executor, home: Path, call: str, functions: int) -> None:
     text = f"""{BACKENDS}
 import torch._higher_order_ops
@@ -161,6 +162,7 @@ torch.compile(f, backend=wrong)(torch.rand(3))
 
 
 @pytest.mark.parametrize("captured", ["", "score", "mask", "score and mask"])
+@pytest.mark.examples(2)
 def test_an_attention_with_functions_of_its_own_is_compiled_as_the_graph_has_it(
     child: Executor, home: Path, captured: str
 ) -> None:

@@ -347,6 +347,7 @@ for i in range(3):
     ],
     ids=["kept", "the last one is still named", "none is held", "memory of its own", "written to by the script"],
 )
+@pytest.mark.examples(2)
 def test_a_call_that_writes_over_an_earlier_output(
     child: Executor, home: Path, changes: dict[str, str], said: str
 ) -> None:

@@ -210,6 +210,7 @@ def test_calls_whose_windows_overlap_are_left(child: Executor, home: Path) -> No
         pytest.param("assert torch.allclose(level, sum((x + i).cos() for i in range(4)))", "cos", id="the first one"),
     ],
 )
+@pytest.mark.examples(2)
 def test_of_two_wrong_events_that_which_the_check_reads_is_taken(
     check: str, graph: str, child: Executor, home: Path
 ) -> None:
@@ -303,6 +304,7 @@ def test_what_is_guessed_fails_by_the_same_sort_of_difference(child: Executor, h
         pytest.param("x.sin() @ x", "torch.manual_seed(0)", "x + 1e9 - 1e9", False, id="cancelled"),
     ],
 )
+@pytest.mark.examples(2)
 def test_what_rounding_or_noise_explains_is_no_evidence(
     body: str, seed: str, result: str, passes: bool, child: Executor, home: Path
 ) -> None:

@@ -117,6 +117,7 @@ RAISED = """
 
 
 @pytest.mark.parametrize("text", [GRAPH_BREAK, CACHE, TRAINING, GRADIENTS, MODES, DRAWN, RAISED])
+@pytest.mark.examples(3)
 def test_a_flat_program_computes_what_its_script_computes(
     text: str, child: Executor, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def kept(child: Executor, tmp_path: Path, function: str, call: str) -> list[tupl
     ("function", "eager", "compiled"),
     [("plain", 2, 2), ("checkpointed", 0, 0), ("Lean.apply", 0, 1), ("Stashed.apply", 2, 1)],
 )
+@pytest.mark.examples(2)
 def test_each_side_keeps_the_hidden_values_that_its_backward_takes(
     child: Executor, tmp_path: Path, function: str, eager: int, compiled: int
 ) -> None:

@@ -74,6 +74,7 @@ VIEWS = "y = (w * x).sin()\n    return y, y.t()"
         ),
     ],
 )
+@pytest.mark.examples(3)
 def test_right_gradients_are_no_alarm(child: Executor, home: Path, body: str, loop: str) -> None:
     lines = loop.replace("\n", "\n    ")
     text = f"""

@@ -231,6 +231,7 @@ def test_ranks_that_wait_for_one_another_are_told_with_and_without_the_compiler(
     assert "rank 0 waits in all_reduce (script.py, line 10); rank 1 waits in recv (script.py, line 12)" in found.summary
 
 
+@pytest.mark.quality("slow")
 @pytest.mark.timeout(600)
 def test_a_rank_that_stands_still_in_the_compiler_is_named(
     child: Executor, home: Path, monkeypatch: pytest.MonkeyPatch

@@ -91,6 +91,7 @@ def relu(child: Executor, home: Path, text: str) -> Node:
     ],
     ids=["whole", "wrapped", "in place", "checkpointed", "DDP", "layers below DDP", "a global", "an argument"],
 )
+@pytest.mark.examples(3)
 def test_a_module_is_told_from_the_root(how: str, path: str, child: Executor, home: Path) -> None:
     node = relu(child, home, MODEL + how)
     assert (node.module, node.module_class) == (path, "ReLU")

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import redis
 
 from minimizer.vocabulary import Status
@@ -111,6 +112,7 @@ def broken(ring: dict[str, Any]) -> dict[str, bytes]:
     return {**contents, **{what: json.dumps(message).encode() for what, message in messages.items()}}
 
 
+@pytest.mark.examples(1)
 def test_a_worker_throws_broken_messages_away(service: Service, tmp_path: Path) -> None:
     service.ring(SECRET)
     queue = Queue(service)

@@ -69,6 +69,7 @@ def test_a_job_that_is_not_wanted_is_let_finish_as_long_as_it_looks_up(clock: Cl
     assert watched.why() == "it is not wanted any more, and has not looked up for 60 s"
 
 
+@pytest.mark.examples(1)
 def test_a_job_that_never_comes_back_is_tried_on_other_workers_and_given_up(service: Service) -> None:
     job = service.submit(f"# stuck {NAME}-budget", budget=10)
     service.ring(job.id)
@@ -87,6 +88,7 @@ def test_a_job_that_never_comes_back_is_tried_on_other_workers_and_given_up(serv
     assert "fake_worker.py" in log.partition("most recent call first")[2], "the stack says where it hangs"
 
 
+@pytest.mark.examples(1)
 def test_a_cancelled_job_that_does_not_come_back_ends_its_worker_and_its_child(service: Service) -> None:
     job = service.submit(f"# stuck {NAME}-cancelled")
     service.ring(job.id)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TERMINATE_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
 
 
+@pytest.mark.examples(1)
 def test_doubled_messages_run_every_job_once(service: Service) -> None:
     jobs = [service.submit(f"# done {number}") for number in range(6)]
     for job in jobs:
@@ -34,6 +35,7 @@ def test_doubled_messages_run_every_job_once(service: Service) -> None:
     assert sorted(script for _, script in service.runs()) == [f"# done {number}" for number in range(6)]
 
 
+@pytest.mark.examples(1)
 def test_a_worker_that_was_killed_loses_no_job(service: Service) -> None:
     job = service.submit("# hold")
     service.ring(job.id)
@@ -51,6 +53,7 @@ def test_a_worker_that_was_killed_loses_no_job(service: Service) -> None:
     assert service.store.results.artifact(job.id, "run.log")[1] == f"by {second.pid}\n".encode()
 
 
+@pytest.mark.examples(1)
 def test_a_worker_that_wakes_up_after_it_was_given_up_changes_nothing(service: Service) -> None:
     job = service.submit("# hold")
     service.ring(job.id)
@@ -72,6 +75,7 @@ def test_a_worker_that_wakes_up_after_it_was_given_up_changes_nothing(service: S
     assert service.store.results.artifact(job.id, "repro.py")[1] == f"# by {second.pid}\n".encode()
 
 
+@pytest.mark.examples(1)
 def test_a_job_that_kills_its_workers_is_given_up(service: Service) -> None:
     job = service.submit("# die")
     service.ring(job.id)
@@ -86,6 +90,7 @@ def test_a_job_that_kills_its_workers_is_given_up(service: Service) -> None:
     assert len(service.runs()) == 2
 
 
+@pytest.mark.examples(1)
 def test_a_lost_message_is_made_good_from_the_database(service: Service) -> None:
     job = service.submit("# done")
     service.start_worker()
@@ -119,6 +124,7 @@ def test_a_worker_outlives_its_connections(service: Service, redis_url: str, pos
     assert len(service.runs()) == 2
 
 
+@pytest.mark.examples(1)
 def test_messages_for_jobs_that_do_not_wait_do_no_harm(service: Service) -> None:
     deleted, cancelled, wanted = (service.submit("# done") for _ in range(3))
     service.store.jobs.delete(deleted.id)
@@ -131,6 +137,7 @@ def test_messages_for_jobs_that_do_not_wait_do_no_harm(service: Service) -> None
     assert service.store.jobs.get(cancelled.id).status is Status.CANCELLED
 
 
+@pytest.mark.examples(1)
 def test_a_running_job_is_cancelled_and_the_worker_goes_on(service: Service) -> None:
     held, following = service.submit("# hold"), service.submit("# done")
     service.ring(held.id)
@@ -143,6 +150,7 @@ def test_a_running_job_is_cancelled_and_the_worker_goes_on(service: Service) -> 
     assert service.until_status(following, Status.MINIMIZED).summary == f"Done by {worker.pid}."
 
 
+@pytest.mark.examples(1)
 def test_a_worker_that_is_told_to_stop_gives_its_job_back(service: Service) -> None:
     job = service.submit("# hold")
     service.ring(job.id)
@@ -160,6 +168,7 @@ def test_a_worker_that_is_told_to_stop_gives_its_job_back(service: Service) -> N
     assert len(service.runs()) == 2
 
 
+@pytest.mark.examples(1)
 def test_a_worker_without_a_job_stops_at_once(service: Service) -> None:
     job = service.submit("# done")
     service.ring(job.id)
@@ -170,6 +179,7 @@ def test_a_worker_without_a_job_stops_at_once(service: Service) -> None:
     assert service.store.workers.all() == []
 
 
+@pytest.mark.examples(1)
 def test_a_worker_that_loses_the_exception_of_a_signal_stops_too(service: Service) -> None:
     """As in a finalizer that the signal interrupts, before Celery has taken over."""
     worker = service.start_worker("--stopped-early")

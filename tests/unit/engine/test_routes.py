@@ -344,7 +344,7 @@ def test_calls_around_graphs_that_show_nothing_leave_the_failure_to_the_script(
 
     before = routes.journal.fault
     monkeypatch.setattr(OuterLevel, "draft", draft)
-    monkeypatch.setattr(FollowUp, "may_hold", lambda *_: holds)
+    monkeypatch.setattr(FollowUp, "if_it_holds", lambda _, draft: draft if holds else None)
     is_shown = end is DRAFT and holds
     assert routes.by_outer(GIVEN_UP) is (DRAFT if is_shown else None)
     assert (routes.journal.fault is before) is not is_shown
@@ -356,7 +356,7 @@ def test_a_draft_of_calls_around_graphs_is_kept_where_no_time_is_left_for_anothe
     routes: Routes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OuterLevel, "draft", lambda *_: DRAFT)
-    monkeypatch.setattr(FollowUp, "may_hold", lambda *_: False)
+    monkeypatch.setattr(FollowUp, "if_it_holds", lambda *_: None)
     with routes.journal.clock.within(1):
         assert routes.by_outer(GIVEN_UP) is DRAFT
 
@@ -369,11 +369,11 @@ def test_a_job_that_is_cancelled_there_keeps_what_it_has(
         routes.journal.fault = replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),))
         return DRAFT
 
-    def cancelled(*_: object) -> bool:
+    def cancelled(*_: object) -> None:
         raise Cancelled("by its owner")
 
     monkeypatch.setattr(OuterLevel, "draft", draft)
-    monkeypatch.setattr(FollowUp, "may_hold", cancelled)
+    monkeypatch.setattr(FollowUp, "if_it_holds", cancelled)
     with pytest.raises(Cancelled):
         routes.by_outer(GIVEN_UP)
     assert routes.journal.fault.also_seen and (tmp_path / "out" / "repro.py").exists()

@@ -14,7 +14,7 @@ import sample_reports
 
 from minimizer.engine.after.follow_up import MAY_SHRINK, FollowUp
 from minimizer.engine.budget.clock import Clock
-from minimizer.engine.budget.patience import CODE_SECONDS, SHARES, VERIFY_SECONDS
+from minimizer.engine.budget.patience import CODE_SECONDS, SHARES, VERIFY_RUNS, VERIFY_SECONDS
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Details, Repro
 from minimizer.engine.journal import Journal
@@ -305,6 +305,20 @@ def test_generated_code_is_read_where_it_may_be_wrong(
     assert (Step.CODE.value in follow_up.report.timings) == is_read
 
 
+def in_clean_python(folder: Path, *packages: str) -> FollowUp:
+    """The steps of a job whose interpreter has only these empty modules beside the standard library, and no sandbox."""
+    venv.create(folder / "env", with_pip=False)
+    site = next((folder / "env" / "lib").glob("python*")) / "site-packages"
+    for name in packages:
+        (site / name).parent.mkdir(exist_ok=True)
+        (site / name).touch()
+    (scratch := folder / "job").mkdir()
+    place = Place(python=folder / "env" / "bin" / "python", sandbox=choose_sandbox("off"), scratch=scratch)
+    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
+    journal = Journal(FolderSink(folder / "out"), report, Clock(600))
+    return FollowUp(folder / "a.py", place, cast(Any, None), journal, Options(), Settings())
+
+
 def test_a_repro_that_lacked_an_import_is_the_result_from_there_on(tmp_path: Path) -> None:
     """Our own processes have imported what it uses: all that runs it later is to run what was verified."""
     source = """
@@ -315,21 +329,53 @@ if not hasattr(torch, "part"):
 if "TORCHDYNAMO_DISABLE" not in os.environ:
     raise AssertionError("wrong")
 """
-    package = tmp_path / "packages" / "torch"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "part.py").touch()
-    scratch = tmp_path / "job"
-    scratch.mkdir()
-    venv.create(tmp_path / "env", with_pip=False)
-    python = tmp_path / "env" / "bin" / "python"
-    (next((tmp_path / "env" / "lib").glob("python*")) / "site-packages" / "own.pth").write_text(str(package.parent))
-    place = Place(python=python, sandbox=choose_sandbox("off"), scratch=scratch)
-    report = Report(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
-    journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
-    none = cast(Any, None)
-    first = Draft(Repro(source=source, lines=6, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: "))
-    seen, _, draft = FollowUp(tmp_path / "a.py", place, none, journal, Options(), Settings()).verified(first)
-    assert seen.holds and report.verification == seen
+    follow_up = in_clean_python(tmp_path, "torch/__init__.py", "torch/part.py")
+    lacking = follow_up.if_it_holds(Draft(replace(REPRO, source=source)))
+    assert lacking is not None
+    seen, _, draft = follow_up.verified(lacking)
+    assert seen.holds and follow_up.report.verification == seen
     assert "import torch\nimport torch.part\n" in draft.repro.source
-    assert journal.repro == draft.repro.source
+    assert follow_up.journal.repro == draft.repro.source
+
+
+SHOWS = "raise SystemExit('DYNAMO' not in repr(os.environ) and 'AssertionError: wrong')"
+"""The end of a script that fails with the compiler only."""
+
+
+def counting(folder: Path, end: str) -> Draft:
+    """The draft of a script that notes each of its runs in a file."""
+    note = f"import os\nwith open({str(folder / 'runs')!r}, 'a') as file:\n    file.write('.')\n"
+    return Draft(replace(REPRO, source=f"{note}{end}\n"))
+
+
+def test_clean_runs_that_a_draft_was_kept_for_verify_it(tmp_path: Path) -> None:
+    follow_up = in_clean_python(tmp_path)
+    held = follow_up.if_it_holds(counting(tmp_path, SHOWS))
+    assert held is not None
+    seen, notes, _ = follow_up.verified(held)
+    assert (seen.holds, seen.runs, notes) == (True, VERIFY_RUNS, [])
+    assert len((tmp_path / "runs").read_text()) == VERIFY_RUNS + 1, "each run was made once"
+
+
+@pytest.mark.parametrize(
+    "change", [{"repro": replace(REPRO, source="pass\n")}, {"data": b"other"}], ids=["repro", "data"]
+)
+def test_clean_runs_of_another_repro_verify_nothing(tmp_path: Path, change: dict[str, Any]) -> None:
+    follow_up = in_clean_python(tmp_path)
+    by_data = "raise SystemExit(not os.path.exists('data.pt') and 'DYNAMO' not in repr(os.environ) and 'AssertionError: wrong')"
+    held = follow_up.if_it_holds(counting(tmp_path, by_data))
+    assert held is not None
+    seen, _, _ = follow_up.verified(replace(held, **change))
+    assert (seen.holds, seen.failed_same) == (False, 0)
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit('AssertionError: wrong')"], ids=["passes", "fails in eager too"])
+def test_a_draft_that_does_not_hold_in_clean_processes_is_none(tmp_path: Path, end: str) -> None:
+    assert in_clean_python(tmp_path).if_it_holds(counting(tmp_path, end)) is None
+
+
+def test_runs_that_lacked_time_are_made_again(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = iter([LACKS_TIME, HOLDS])
+    monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: next(ends))
+    held = follow_up.if_it_holds(Draft(REPRO))
+    assert held is not None and follow_up.verified(held)[0] == HOLDS
