@@ -23,6 +23,7 @@ from minimizer.vocabulary import Step
 from web.factory import create_app
 
 DOCS = ROOT / "docs"
+ROOMS = ("minimizer", "web", "worker", "migrations", "tests")
 
 
 def settings_table() -> str:
@@ -112,6 +113,13 @@ def test_the_documents_have_the_steps_in_their_order() -> None:
     assert [row for row in rows if row in steps] == steps
     (timings,) = re.findall(r"^\| `timings` \|(.*)$", (DOCS / "report.md").read_text(), re.M)
     assert [word for word in re.findall(r"`([a-z]+)`", timings) if word != "total"] == steps
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "design.md"])
+def test_the_files_that_the_documents_name_exist(page: str) -> None:
+    files = [f"/{path.relative_to(ROOT)}" for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    named = set(re.findall(r"`([\w/]+\.py)`", (DOCS / page).read_text())) - {"repro.py"}
+    assert not [name for name in named if not any(file.endswith(f"/{name}") for file in files)]
 
 
 def test_every_example_is_in_its_readme_and_says_what_it_is() -> None:

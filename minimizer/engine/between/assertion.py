@@ -20,6 +20,8 @@ MEMBER = ".<member>["
 DIGITS = 7
 """Most digits behind the point of a norm; float32 has no more."""
 FLAGS = ("True", "False")
+SPELLED_OUT = ("int", "float", "bool", "str", "NoneType", "bytes", "complex", "process")
+"""Kinds of what has its value written out."""
 
 
 @dataclass(frozen=True)
@@ -104,52 +106,62 @@ def draw_from(change: Change) -> str:
 def _claims(path: str, change: Change) -> Iterator[Claim]:
     eager, compiled = change.eager, change.compiled
     if not eager or not compiled:
-        parent, dot, name = path.rpartition(".")
-        keyed = re.fullmatch(r"(.*?)\[('.*'|\".*\")\]", path)
-        if dot and name.isidentifier():
-            yield Claim(f"hasattr({parent}, {name!r})", str(bool(eager)), str(bool(compiled)))
-        elif keyed is not None:
-            yield Claim(f"{keyed[2]} in {keyed[1]}", str(bool(eager)), str(bool(compiled)))
+        yield from _of_presence(path, str(bool(eager)), str(bool(compiled)))
+    elif "alias" in change.fields:
+        told = eager.get("alias") or compiled.get("alias", "")
+        if (other := python_path(told)) is not None:
+            yield Claim(f"({path} is {other})", *(str(side.get("alias") == told) for side in (eager, compiled)))
+    else:
+        for name in change.fields:
+            one, two = eager.get(name), compiled.get(name)
+            if one is not None and two is not None:
+                yield from _of_field(path, change, name, one, two)
+
+
+def _of_presence(path: str, eager: str, compiled: str) -> Iterator[Claim]:
+    """A claim about an attribute or an entry that one of the sides lacks."""
+    parent, dot, name = path.rpartition(".")
+    keyed = re.fullmatch(r"(.*?)\[('.*'|\".*\")\]", path)
+    if dot and name.isidentifier():
+        yield Claim(f"hasattr({parent}, {name!r})", eager, compiled)
+    elif keyed is not None:
+        yield Claim(f"{keyed[2]} in {keyed[1]}", eager, compiled)
+
+
+def _of_field(path: str, change: Change, name: str, one: str, two: str) -> Iterator[Claim]:
+    """The claims about one field that differs between the sides, of what both have."""
+    if name in ("items", "keys"):
+        yield from _of_items(path, change, name, one, two)
+    elif name == "length":
+        yield Claim(f"len({path})", one, two)
+    elif name == "value" and change.kind in SPELLED_OUT:
+        yield Claim(path, one, two)
+    elif name == "values":
+        yield from _of_values(path, one, two)
+    elif name == "norm" and "not finite" not in change.eager:
+        yield from _of_norm(path, one, two)
+    elif name == "shape":
+        yield Claim(f"list({path}.shape)", one, two)
+    elif name in ("dtype", "requires_grad", "layout"):
+        yield Claim(path + SUFFIXES[name], one, two)
+    elif name == "device":
+        yield Claim(f"str({path}{SUFFIXES[name]})", repr(one), repr(two))
+    elif name == "type":
+        yield Claim(f"type({path}).__name__", repr(one), repr(two))
+
+
+def _of_values(path: str, one: str, two: str) -> Iterator[Claim]:
+    """Claims about the elements of a tensor, where they are finite and few enough to be known."""
+    if "#" in one + two or "nan" in one or "inf" in one:
         return
-    if "alias" in change.fields:
-        other = python_path(eager.get("alias") or compiled.get("alias", ""))
-        if other is not None:
-            told = eager.get("alias", compiled.get("alias"))
-            is_other = [str(side.get("alias") == told) for side in (eager, compiled)]
-            yield Claim(f"({path} is {other})", *is_other)
-        return
-    for name in change.fields:
-        one, two = eager.get(name), compiled.get(name)
-        if one is None or two is None:
-            continue
-        if name in ("items", "keys"):
-            yield from _of_items(path, change, name, one, two)
-        elif name == "length":
-            yield Claim(f"len({path})", one, two)
-        elif (name == "value" and change.kind in ("int", "float", "bool", "str", "NoneType", "bytes", "complex")) or (
-            name == "value" and change.kind == "process"
-        ):
-            yield Claim(path, one, two)
-        elif name == "values" and "#" not in one + two and "nan" not in one and "inf" not in one:
-            scalar = not one.startswith("[")
-            one_item = re.fullmatch(r"\[([^\[\],]+)\]", one), re.fullmatch(r"\[([^\[\],]+)\]", two)
-            if scalar:
-                yield Claim(f"{path}.item()", one, two)
-            elif one_item[0] and one_item[1]:
-                yield Claim(f"{path}.item()", one_item[0][1], one_item[1][1])
-            else:
-                yield Claim(f"{path}.tolist()", one, two)
-                yield from _of_one_element(path, one, two)
-        elif name == "norm" and "not finite" not in eager:
-            yield from _of_norm(path, one, two)
-        elif name == "shape":
-            yield Claim(f"list({path}.shape)", one, two)
-        elif name in ("dtype", "requires_grad", "layout"):
-            yield Claim(path + SUFFIXES[name], one, two)
-        elif name == "device":
-            yield Claim(f"str({path}{SUFFIXES[name]})", repr(one), repr(two))
-        elif name == "type":
-            yield Claim(f"type({path}).__name__", repr(one), repr(two))
+    single = re.fullmatch(r"\[([^\[\],]+)\]", one), re.fullmatch(r"\[([^\[\],]+)\]", two)
+    if not one.startswith("["):
+        yield Claim(f"{path}.item()", one, two)
+    elif single[0] and single[1]:
+        yield Claim(f"{path}.item()", single[0][1], single[1][1])
+    else:
+        yield Claim(f"{path}.tolist()", one, two)
+        yield from _of_one_element(path, one, two)
 
 
 def _of_items(path: str, change: Change, name: str, one: str, two: str) -> Iterator[Claim]:

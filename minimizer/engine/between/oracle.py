@@ -23,7 +23,7 @@ from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.watchdog import crowding
-from minimizer.engine.oracle.timeouts import trial_timeout
+from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.reduce.python import Source
 from minimizer.engine.reduce.python.seeds import holds, states
 from minimizer.engine.reduce.python.side_by_side import until_one_fails
@@ -83,7 +83,7 @@ class ExactOracle:
         self._is_raised = ("raised",) in self._target.traits
         """Whether what a call raises differs: a compiled run may end by that, and nothing is asserted at its end then."""
         self._modules = found.conditions.modules
-        self._slowest = slowest
+        self._times = TrialTimes(slowest)
         self._states = states()
 
     @property
@@ -148,9 +148,9 @@ class ExactOracle:
         return replace(request, eager=ALL, library=self._library)
 
     def _run(self, request: ExactRequest) -> Outcome:
-        timeout = trial_timeout(self._slowest, least=LEAST_EXACT_TIMEOUT * crowding())
+        timeout = self._times.timeout(least=LEAST_EXACT_TIMEOUT * crowding())
         (outcome,) = self._executor.judge([request], timeout=timeout)
-        self._slowest = max(self._slowest, outcome.seconds if outcome.ending is Ending.SAME else 0.0)
+        self._times.note([outcome])
         return outcome
 
 

@@ -90,16 +90,7 @@ def error_of(outcome: Outcome | None) -> Error | None:
 
 def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | None) -> Details:
     """The details of the comparison that a repro needs, in the program's own names."""
-    details: Details = {}
-    if tolerance:
-        details["rtol"] = float(tolerance.get("rtol", 0.0))
-        details["atol"] = float(tolerance.get("atol", 0.0))
-    elif outcome.verdict is not None and outcome.verdict.rule.startswith("exact"):
-        details["rtol"] = details["atol"] = 0.0
-    elif small := [d for d in _differences_of(outcome) if d.rtol is not None]:
-        # `assert_close` would let it pass: half of the error is still several times what eager is off.
-        details["rtol"] = max(d.rtol or 0.0 for d in small)
-        details["atol"] = float(f"{min(d.required_atol or 0.0 for d in small) / 2:.0e}")
+    details = _tolerances(outcome, tolerance)
     if outcome.signal is not None:
         details["signal"] = signal_name(outcome.signal)
         if overwrites_memory(outcome.log):
@@ -121,6 +112,30 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
     is_comparable = outcome.verdict is not None and outcome.verdict.equals_itself
     if not differences:
         return details
+    _add_inputs(details, program, differences)
+    if differences[0].kind.is_of_metadata:
+        _add_aspect(details, program, differences[0])
+    elif is_comparable and all(difference.what in ("value", *NONFINITE, *UNCOMPARED) for difference in differences):
+        values = [difference.where for difference in differences if difference.what not in UNCOMPARED]
+        details["comparable"] = "tensor" if "output" in values else "values"
+    return details
+
+
+def _tolerances(outcome: Outcome, tolerance: dict[str, Any] | None) -> Details:
+    """The tolerances of the repro's check: those of the script's own, none where the referee was exact, or ones that see the error."""
+    if tolerance:
+        return {"rtol": float(tolerance.get("rtol", 0.0)), "atol": float(tolerance.get("atol", 0.0))}
+    if outcome.verdict is not None and outcome.verdict.rule.startswith("exact"):
+        return {"rtol": 0.0, "atol": 0.0}
+    if small := [d for d in _differences_of(outcome) if d.rtol is not None]:
+        # `assert_close` would let it pass: half of the error is still several times what eager is off.
+        least = float(f"{min(d.required_atol or 0.0 for d in small) / 2:.0e}")
+        return {"rtol": max(d.rtol or 0.0 for d in small), "atol": least}
+    return {}
+
+
+def _add_inputs(details: Details, program: Program, differences: Sequence[Difference]) -> None:
+    """Add the inputs that are changed, or whose gradients are, where these differ."""
     mutated = [name for d in differences if (name := _input_at(program, d.where)) and d.kind == "wrong_output"]
     if mutated and not any(d.where.startswith("output") and d.kind == "wrong_output" for d in differences):
         details["mutated"] = list(dict.fromkeys(mutated))
@@ -129,12 +144,6 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
         details["gradients"] = list(dict.fromkeys(gradients))
         if any("None" in (d.expected, d.actual) for d in differences if _gradient_at(program, d.where)):
             details["unused"] = True
-    if differences[0].kind.is_of_metadata:
-        _add_aspect(details, program, differences[0])
-    elif is_comparable and all(difference.what in ("value", *NONFINITE, *UNCOMPARED) for difference in differences):
-        values = [difference.where for difference in differences if difference.what not in UNCOMPARED]
-        details["comparable"] = "tensor" if "output" in values else "values"
-    return details
 
 
 def _add_aspect(details: Details, program: Program, difference: Difference) -> None:

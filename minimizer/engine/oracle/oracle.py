@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from minimizer.engine.budget.patience import ESTIMATE_SECONDS, MEASURE_SECONDS
@@ -20,7 +21,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.oracle.signature import Signature, is_inside, signature_of
-from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
+from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Program
 from minimizer.engine.trouble import Again
@@ -98,7 +99,7 @@ class Oracle:
     trials: int = 0
     _shown: dict[str, Outcome] = field(default_factory=dict)
     """By fingerprint."""
-    _slowest: float = 0.0
+    _times: TrialTimes = field(default_factory=TrialTimes)
     _counting: threading.Lock = field(default_factory=threading.Lock)
     """The stages are asked about beside the rate of a failure."""
 
@@ -211,7 +212,7 @@ class Oracle:
     @property
     def timeout(self) -> float:
         """Seconds that a trial may take: a multiple of the slowest one that was not stopped."""
-        return trial_timeout(self._slowest)
+        return self._times.timeout()
 
     def request(self, program: Program) -> TrialRequest:
         """The trial of a program."""
@@ -246,12 +247,11 @@ class Oracle:
 
     def _run(self, requests: Sequence[TrialRequest]) -> list[list[Outcome]]:
         is_hang = any(accepted.kind is Kind.HANG for accepted in self.accepts)
-        watchdog = trial_watchdog(self._slowest) if is_hang else None
+        watchdog = self._times.watchdog() if is_hang else None
         further = max((request.compilations for request in requests), default=1) - 1
-        trials = self.executor.repeat(requests, timeout=self.timeout + further * self._slowest, watchdog=watchdog)
-        ended = [o.seconds for outcomes in trials for o in outcomes if o.ending not in (Ending.TIMEOUT, Ending.LOST)]
-        with self._counting:
-            self._slowest = max([self._slowest, *ended])
+        timeout = self.timeout + further * self._times.slowest
+        trials = self.executor.repeat(requests, timeout=timeout, watchdog=watchdog)
+        self._times.note(chain.from_iterable(trials))
         return trials
 
 

@@ -1,20 +1,38 @@
-"""Timeouts of trials, and the silence after which a trial's stack is sampled."""
+"""Timeouts of trials, and the silence after which a trial's stack is sampled: both go by how long earlier trials took."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 
 from minimizer.engine.budget.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILENCE, TIMEOUT_FACTOR
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.watchdog import Limits, Watchdog
 
 
-def trial_timeout(slowest: float, *, least: float = LEAST_TIMEOUT) -> float:
-    """Seconds that a trial may take; ``slowest``: those of the slowest that ended without a timeout, or 0."""
-    return max(least, TIMEOUT_FACTOR * slowest) if slowest else FIRST_TIMEOUT
+class TrialTimes:
+    """How long trials of one sort take. May be shared between threads.
 
+    ``slowest``: seconds of the slowest that ended without a timeout, or 0.
+    """
 
-def trial_watchdog(slowest: float) -> Callable[[], Watchdog]:
-    """A factory of watchdogs that detect a hang long before the timeout; ``slowest`` as in `trial_timeout`."""
-    least, most = SILENCE
-    limits = Limits(floor=min(max(least, slowest), most), apart=0.5, slow_factor=float("inf"))
-    return lambda: Watchdog(limits)
+    def __init__(self, slowest: float = 0.0) -> None:
+        self.slowest = slowest
+        self._noting = threading.Lock()
+
+    def note(self, outcomes: Iterable[Outcome]) -> None:
+        """Take in how long these trials took, but for those that were stopped or lost."""
+        ended = [one.seconds for one in outcomes if one.ending not in (Ending.TIMEOUT, Ending.LOST)]
+        with self._noting:
+            self.slowest = max([self.slowest, *ended])
+
+    def timeout(self, *, least: float = LEAST_TIMEOUT) -> float:
+        """Seconds that a trial may take."""
+        return max(least, TIMEOUT_FACTOR * self.slowest) if self.slowest else FIRST_TIMEOUT
+
+    def watchdog(self, *, at_first: float = 0.0) -> Callable[[], Watchdog]:
+        """A factory of watchdogs that detect a hang long before the timeout; ``at_first``: in the place of ``slowest`` until that is known."""
+        least, most = SILENCE
+        silence = min(max(least, self.slowest or at_first), most)
+        limits = Limits(floor=silence, apart=0.5, slow_factor=float("inf"))
+        return lambda: Watchdog(limits)

@@ -96,12 +96,7 @@ def exact_run(message: Message, channel: Channel) -> None:
     """Task of a forked child: answer an `ExactRequest` with one `Outcome`, whose ``exact`` holds the looks."""
     request = ExactRequest.read(message)
     log, graph_calls, is_own = Log(), list[list[int]](), _ownership(request.script)
-    torch._dynamo.utils.counters.default_factory = _Silent  # a script may read them, and they differ between runs
-    torch._dynamo.utils.counters.clear()
-    for name, value in request.config.items():
-        setattr(torch._dynamo.config, name, value)
-    if not request.regions:
-        torch.compiler.nested_compile_region = _unmarked
+    _set_up(request)
     start = RandomStart(request.state)
     translations = Translations()
     machine = Machine(is_own=is_own, replay=request.replay, is_compiling=translations.is_under_way)
@@ -155,10 +150,7 @@ def exact_run(message: Message, channel: Channel) -> None:
     for name, aot in ((NAME, False), (NAME_OF_AOT, True)):
         backend = eager_as_traced(graph_calls, boundaries.call_now, of_graph, aot=aot)
         torch._dynamo.register_backend(backend, name=name)
-    if not request.own_backend:
-        use_backend(NAME, dict.fromkeys(WITH_AOT, NAME_OF_AOT) if request.aot else {})
-    if request.bare:
-        leave_out_compiler()
+    _choose_backend(request)
     if glances is not None:
         glances.watch()
     _let_explain(boundaries)
@@ -193,6 +185,24 @@ def exact_run(message: Message, channel: Channel) -> None:
     }
     outcome = Outcome(Ending.SAME) if error is None else Outcome.of_error(Ending.RUNTIME_ERROR, error)
     channel.send(replace(outcome, attempted=attempts.any, draws=start.is_left, exact=exact))
+
+
+def _set_up(request: ExactRequest) -> None:
+    """Set the compiler up as the run asks for it."""
+    torch._dynamo.utils.counters.default_factory = _Silent  # a script may read them, and they differ between runs
+    torch._dynamo.utils.counters.clear()
+    for name, value in request.config.items():
+        setattr(torch._dynamo.config, name, value)
+    if not request.regions:
+        torch.compiler.nested_compile_region = _unmarked
+
+
+def _choose_backend(request: ExactRequest) -> None:
+    """Let the script compile with one of our backends, with its own, or not at all."""
+    if not request.own_backend:
+        use_backend(NAME, dict.fromkeys(WITH_AOT, NAME_OF_AOT) if request.aot else {})
+    if request.bare:
+        leave_out_compiler()
 
 
 def _let_explain(boundaries: Boundaries) -> None:

@@ -16,7 +16,7 @@ from minimizer.engine.budget.patience import LEAST_TIMEOUT, SILENCE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.oracle.signature import ABSENT, Signature, exception_signature, is_inside, signature_of
-from minimizer.engine.oracle.timeouts import trial_timeout, trial_watchdog
+from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.reduce.python.seeds import holds, states
 from minimizer.engine.reduce.python.side_by_side import until_one_fails
 from minimizer.engine.reduce.python.source import Source
@@ -43,7 +43,7 @@ class Rerun:
 
     def __init__(self, executor: Executor, path: Path, *, caches: bool = False) -> None:
         self._executor, self._path, self._caches = executor, path, caches
-        self._slowest = 0.0
+        self._times = TrialTimes()
         self._states = states()
         self.target: Signature | None = None
         """The failure that counts; set before `check` is called."""
@@ -141,9 +141,8 @@ class Rerun:
         )
 
     def _run(self, requests: Sequence[ScriptRequest]) -> list[Outcome]:
-        slowest = self._slowest
-        timeout = trial_timeout(slowest)
-        watchdog = trial_watchdog(slowest or SILENCE[1]) if self.hangs else None
+        timeout = self._times.timeout()
+        watchdog = self._times.watchdog(at_first=SILENCE[1]) if self.hangs else None
         outcomes = self._executor.judge(requests, timeout=timeout, watchdog=watchdog)
         for index, outcome in enumerate(outcomes):
             is_late = outcome.ending is Ending.TIMEOUT and outcome.seconds >= timeout  # of a busy machine, most often
@@ -152,7 +151,7 @@ class Rerun:
                 (outcomes[index],) = self._executor.judge(
                     [replace(requests[index], environ=clean)], timeout=timeout, watchdog=watchdog
                 )
-        self._slowest = max([slowest, *(o.seconds for o in outcomes if o.ending not in (Ending.TIMEOUT, Ending.LOST))])
+        self._times.note(outcomes)
         return outcomes
 
 
