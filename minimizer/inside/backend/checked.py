@@ -151,7 +151,7 @@ class CheckedGraph:
             except Exception as error:  # an error of our code must not reach the user
                 self._cannot_check(error)
                 return self._compiled(*args)
-        with torch._C.DisableTorchFunctionSubclass():  # as when Dynamo runs the graph
+        with call.switches.dispatching():
             expected = self._module(*inputs)
         after = snapshot.rng_state()
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_map
 
 from ..values import bodies
@@ -43,7 +43,7 @@ def _widen(tensor: Tensor, bases: dict[int, tuple[torch.dtype, Tensor]]) -> Tens
     if tensor.layout is not torch.strided or tensor.is_quantized or type(tensor) not in (Tensor, torch.nn.Parameter):
         if not is_inexact(tensor):
             return tensor
-        return tensor.detach().to(_wide_dtype(tensor.dtype)).requires_grad_(tensor.requires_grad)
+        return _converted(tensor)
     storage = tensor.untyped_storage()
     if storage._cdata not in bases:
         flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)
@@ -61,6 +61,19 @@ def _widen(tensor: Tensor, bases: dict[int, tuple[torch.dtype, Tensor]]) -> Tens
         with torch.enable_grad():
             return result.requires_grad_() * 1  # in-place ops on it are allowed, as on its source
     return result.requires_grad_(tensor.requires_grad)
+
+
+def _converted(tensor: Tensor) -> Tensor:
+    """A tensor without a plain storage in double precision; one of a subclass that refuses that as it is.
+
+    Such a tensor holds others, which are widened by the operators that compute with them (`_Double`).
+    """
+    try:
+        return tensor.detach().to(_wide_dtype(tensor.dtype)).requires_grad_(tensor.requires_grad)
+    except Exception:  # by code of the subclass
+        if is_traceable_wrapper_subclass(tensor):
+            return tensor
+        raise
 
 
 def run(

@@ -217,7 +217,7 @@ class Survey:
         rng = snapshot.rng_state()
         try:
             values = snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs)))
-            call = Call.now(graph.module, list(values))
+            call = Call(graph.module, list(values), rng, snapshot.state_of_a_graph())
         except Exception as error:  # an error of our code must not reach the user's script
             self._record.cannot_compare(graph, error)
             compiled, why = compile_(), WhyNot("error_of_ours", f"{type(error).__name__}: {error}")
@@ -248,7 +248,7 @@ class Survey:
         begun = time.monotonic()
         try:
             if not graph.communicates:  # otherwise it would wait for ranks that do not rerun it
-                with torch._C.DisableTorchFunctionSubclass():  # as when Dynamo runs the graph
+                with call.switches.dispatching():
                     graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
                     settle()
         except Exception as error:

@@ -27,6 +27,8 @@ _ATOMS = (
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
 
+INLINED = "torch_function_subclass_inlined"
+"""Dynamo's note of a graph that contains the effect of a ``__torch_function__``; it calls such a graph with that off."""
 PRECISIONS = (
     ("generic", "all"),
     ("cuda", "all"), ("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn"),
@@ -214,7 +216,7 @@ class GlobalState:
     autocast: tuple[Autocast, ...]
     autocast_cache: bool
     torch_function: bool
-    """Whether ``__torch_function__`` of subclasses is on; off while Dynamo runs a graph, which already contains its effect."""
+    """Whether ``__torch_function__`` of subclasses is on; see `state_of_a_graph`."""
     default_dtype: torch.dtype
     default_device: torch.device
     deterministic: bool
@@ -239,12 +241,15 @@ class GlobalState:
             stack.enter_context(torch.inference_mode(self.inference))
             stack.enter_context(torch.set_grad_enabled(self.grad))
             stack.enter_context(self.casting())
-            if not self.torch_function:
-                stack.enter_context(torch._C.DisableTorchFunctionSubclass())
+            stack.enter_context(self.dispatching())
             if self.default_device != before.default_device:
                 stack.enter_context(self.default_device)
             stack.enter_context(transforms.left_again())
             yield
+
+    def dispatching(self) -> contextlib.AbstractContextManager[object]:
+        """Run the body with ``__torch_function__`` of subclasses as under these switches, and leave all others as they are."""
+        return contextlib.nullcontext() if self.torch_function else torch._C.DisableTorchFunctionSubclass()
 
     @contextlib.contextmanager
     def casting(self) -> Iterator[None]:
@@ -288,11 +293,24 @@ def global_state() -> GlobalState:
 
 
 def state_of_a_graph() -> GlobalState:
-    """The switches for a Dynamo graph called now: `global_state` with ``__torch_function__`` of subclasses off.
+    """The switches for a Dynamo graph that is called or compiled now: `global_state`, with ``__torch_function__`` of subclasses as there.
 
-    Its effect is already part of the graph, and must not happen twice; torch 2.11 leaves it on.
+    It is off around a graph that already contains its effect, which must not happen twice. A graph whose subclass Dynamo takes for a plain
+    tensor, as those of torchao, contains the calls as they are written, and runs with it on. Where torch cannot tell the two apart it leaves
+    it on for both, and it is off here.
     """
-    return replace(global_state(), torch_function=False)
+    before, output_graph = global_state(), torch._dynamo.output_graph.OutputGraph
+    is_told = INLINED in output_graph.__init__.__code__.co_names
+    return replace(before, torch_function=before.torch_function and is_told and not _is_inlined())
+
+
+def _is_inlined() -> bool:
+    """Whether the graph that is being compiled contains the effect of a ``__torch_function__``; False where none is being compiled."""
+    try:
+        tracer: Any = torch._dynamo.symbolic_convert.InstructionTranslator.current_tx()
+    except AttributeError:
+        return False
+    return bool(getattr(tracer.output, INLINED))
 
 
 def matmul_precision() -> str | None:

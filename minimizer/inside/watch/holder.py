@@ -81,7 +81,7 @@ class Holder:
 
         def serve() -> None:
             at.health = self._record.health.found(self._record.coverage.graphs)
-            with call.switches.applied(), torch._C.DisableTorchFunctionSubclass():  # as Dynamo runs the graph
+            with call.switches.applied():
                 setup = (*graph.setup_lines(), []) if backward is None else backward.surroundings()
                 held = HeldCall(graph, call, setup, instance, self._earlier)
                 held.serve(at, self._line.channel)

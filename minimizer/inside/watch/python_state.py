@@ -74,8 +74,9 @@ def _touched(effects: Any) -> tuple[set[str], set[str]]:
 
 
 def _plain(name: str) -> str:
-    """A source name as a user writes it: ``self.log`` for ``L['self'].log``."""
-    name = re.sub(r"^[LG]\['(\w+)'\]", r"\1", name)
+    """A source name as a user writes it: ``self.log`` for ``L['self'].log``, ``a.b.log`` for the ``log`` of an imported module ``a.b``."""
+    name = re.sub(r"(?<![\w.])[LG]\['(\w+)'\]", r"\1", name)
+    name = re.sub(r"^__import_(\w+)", lambda found: found[1].replace("_dot_", "."), name)
     return re.sub(r"\.__dict__\['(\w+)'\]|\._modules\['(\w+)'\]", lambda found: f".{found[1] or found[2]}", name)
 
 

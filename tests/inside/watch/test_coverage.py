@@ -264,6 +264,34 @@ def test_python_state_that_traced_code_touches_is_named(child: Executor, home: P
     ]
 
 
+def test_state_that_is_read_through_a_class_is_named_by_local_names(child: Executor, home: Path) -> None:
+    text = """
+    import torch
+    class Settings:
+        rates = {"rate": 2.0}
+    settings = Settings()
+    def f(x, settings):
+        return x * type(settings).rates["rate"]
+    torch.compile(f, backend="eager")(torch.ones(2), settings)
+    """
+    (read,) = checked(child, home, text).state
+    assert "rates" in read and "L[" not in read
+
+
+def test_state_of_an_imported_module_is_named_by_its_path(child: Executor, home: Path) -> None:
+    (home / "taps").mkdir()
+    (home / "taps" / "active.py").write_text(
+        "class Tap:\n    count = 0\ntap = Tap()\ndef tapped(x):\n    tap.count = tap.count + 1\n    return x * 2\n"
+    )
+    text = """
+    import torch
+    from taps import active
+    torch.compile(lambda x: active.tapped(x), backend="eager")(torch.ones(2))
+    """
+    (changed,) = checked(child, home, text).state
+    assert changed.startswith("Python state that traced code changes (taps.active.tap.count):")
+
+
 @pytest.mark.needs_excuse("child_processes")
 @pytest.mark.fault_behind("child_processes")
 def test_processes_of_the_script_are_named_and_arguments_of_a_call_are_no_state(child: Executor, home: Path) -> None:
