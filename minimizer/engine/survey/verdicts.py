@@ -212,6 +212,10 @@ def of_caches(otherwise: Settled, cache: Cache, *, is_warm: bool) -> Settled:
     return replace(otherwise, status=Status.PARTIAL, reason=Reason.UNEXPLAINED, cache=cache, summary=summary)
 
 
+LOOKED_FOR = ("AttributeError", "KeyError", "TypeError")
+"""What Python raises where an object lacks what is looked for: a compiled function has not all that a method has."""
+
+
 def before_a_frame(end: str, finished: protocol.Finished | None = None) -> Settled:
     """The verdict on a script that fails only with the compiler, but before Dynamo was given a frame; ``end``: how, in words."""
     finished = finished or protocol.Finished()
@@ -224,6 +228,12 @@ def before_a_frame(end: str, finished: protocol.Finished | None = None) -> Settl
         how = f"torch.compile refuses what the script asks of it ({end}), before it was given anything to compile."
     else:
         how = f"The script fails only where the compiler is switched on ({end}), but by then torch.compile had attempted no frame of it."
+    if error is not None and error.source is not None and error.type in LOOKED_FOR:
+        _, number, code = error.source
+        how += (
+            f" Line {number} ({code}) may look for what the object that torch.compile returned lacks: give it the function or the module "
+            "itself, or compile behind it."
+        )
     return nothing_compiled(how, finished)
 
 

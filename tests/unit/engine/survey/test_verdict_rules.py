@@ -27,6 +27,7 @@ DISCRETE = {"graph": 1, "call": 4, "verdict": {**WRONG, "fault": False, "discret
 STRIDES = {"fault": True, "kind": "wrong_metadata", "differences": [{"where": "output[0]", "what": "stride"}]}
 LAYOUT = {"graph": 0, "call": 0, "verdict": STRIDES}
 FULL = {**error("torch.OutOfMemoryError", "CUDA out of memory."), "device": "out_of_memory"}
+LACKING = {**error("AttributeError", "no attribute '__func__'"), "source": ["train.py", 22, "LambdaLR(opt)"]}
 LOST = {**error("torch.AcceleratorError", "misaligned address"), "device": "context_lost"}
 NO_COMPILER = error("RuntimeError", "Failed to find C compiler. Please specify via CC environment variable")
 STARVED = error("InductorError", "CppCompileError: cc1plus: out of memory allocating 1 bytes")
@@ -106,6 +107,8 @@ VERDICTS: list[tuple[str, str, Sequence[Run], Sequence[Run], Kind | str]] = [
     ("raised", "it raises in each eager run", [raising("TypeError", attempted=False)], [raising("ValueError")], "fails without torch.compile: "),
     ("raised", "it raises in some eager runs", [raising("TypeError", attempted=False)], [DIFFERS, OK], "torch.compile, in 1 of 2 runs"),
     ("raised", "Dynamo was given no frame", [finished(exception=FULL, attempted=False)], [OK], "had attempted no frame"),
+    ("raised", "Dynamo was given no frame", [finished(exception=LACKING, attempted=False)], [OK],
+     "Line 22 (LambdaLR(opt)) may look for what the object that torch.compile returned lacks"),
     ("raised", "the GPU is out of memory", [finished(exception=FULL)], [OK], "runs out of GPU memory"),
     ("raised", "no C or C++ compiler can be started", [finished(exception=NO_COMPILER)], [OK], "Install one"),
     ("raised", "its check is about the memory layout, which differs",
