@@ -285,7 +285,8 @@ def test_the_losses_of_a_script_are_asked_for_where_it_may_train(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, backwards: int | None, stopped: bool, is_asked: bool
 ) -> None:
     """They cost a run of the script, also to find that there are none."""
-    run, asked = TimedRun(protocol.Health(backwards=backwards), protocol.Finished(stopped=stopped)), []
+    asked = list[bool]()
+    run = TimedRun(protocol.Health(backwards=backwards), protocol.Finished(stopped=stopped))
     here = "minimizer.engine.after.follow_up"
     monkeypatch.setattr(f"{here}.examine", lambda *_, **__: run)
     monkeypatch.setattr(f"{here}.advise", lambda *_, **__: None)
