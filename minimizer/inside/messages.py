@@ -223,6 +223,8 @@ class Health:
     timed: list[Timed] = field(default_factory=list)
     calls: int = 0
     """Outermost calls of compiled code; counted in a timed run only."""
+    backwards: int | None = None
+    """Runs of autograd's engine; None but in a timed run."""
     compilations: list[Compilation] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     """Of graphs that may be differentiated; counted in a timed run only."""

@@ -289,7 +289,9 @@ class FollowUp:
                 with self._without_harm():
                     advise(run, self.surveys, self.script, self.journal, keep=keep)
             options = self.options
-            if failure is None and options.nproc == 1 and options.compares_values and not options.expected_finding:
+            may_train = run is None or run.may_train
+            is_asked = options.nproc == 1 and options.compares_values and not options.expected_finding
+            if failure is None and is_asked and may_train:
                 with self._without_harm():
                     drift.examine(self.surveys, self.script, self.journal, partial(fold.drifted, self.report))
 

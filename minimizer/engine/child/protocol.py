@@ -106,6 +106,8 @@ class Health(Loose):
     timed: list[Timed] = Field(default_factory=list, max_length=100)
     calls: Count = 0
     """Outermost calls of compiled code; counted in a timed run only."""
+    backwards: Count | None = None
+    """Runs of autograd's engine; None but in a timed run."""
     compilations: list[Compilation] = Field(default_factory=list, max_length=100)
     kept: list[Kept] = Field(default_factory=list, max_length=100)
     seconds: Seconds = 0.0

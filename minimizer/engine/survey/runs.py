@@ -82,6 +82,12 @@ class TimedRun:
     health: protocol.Health
     finished: protocol.Finished | None = None
 
+    @property
+    def may_train(self) -> bool:
+        """Whether the script may run a backward: it did, or the run did not come to its end."""
+        is_whole = self.finished is not None and not self.finished.stopped
+        return not is_whole or self.health.backwards != 0
+
 
 class Surveys:
     """The runs of one script.

@@ -29,6 +29,7 @@ import torch.utils.checkpoint
 from ..compiler.entries import at_entries
 from ..failures import raised_by_dynamo
 from ..places import place_of
+from ..values.backwards import around_backwards
 from ..wire import Message
 from .lanes import Lane, Lanes
 from .leaves import Entry
@@ -114,7 +115,7 @@ class Boundaries:
         self.is_aside = False
         """Whether what is called now is no call of the script's own."""
         self._watch_calls()
-        self._watch_backwards()
+        around_backwards(self._backward)
 
     def call_now(self) -> int:
         """The number of the last call that the current thread has made; 0 for a thread that the script did not start."""
@@ -219,12 +220,6 @@ class Boundaries:
         return [*roots, ("compiled", function)] if function is not None else roots
 
     # backwards -----------------------------------------------------------------------------------------------------------
-
-    def _watch_backwards(self) -> None:
-        for module in (torch.autograd, torch.autograd.graph):
-            original = getattr(module, "_engine_run_backward", None)
-            if original is not None:
-                module._engine_run_backward = self._backward(original)  # type: ignore[attr-defined]
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -21,6 +21,7 @@ from ..places import place_of
 from ..values import snapshot
 from ..values.device import settle
 from . import compilations, compile_times
+from .backward_runs import BackwardRuns
 from .captured import CapturedGraph
 from .kept_memory import kept_compiled, kept_in_eager
 from .outer_calls import OuterCalls
@@ -43,6 +44,7 @@ class Health:
     def __init__(self) -> None:
         books.set_compilation_metrics_limit(MOST_COMPILATIONS)
         self._outer: OuterCalls | None = None
+        self._backwards: BackwardRuns | None = None
         self._ours = 0.0
         self._has_tried = False
         self._eager: dict[int, float] = {}
@@ -53,8 +55,8 @@ class Health:
         """For each graph, the bytes that a call of eager and compiled keeps for the backward."""
 
     def count_calls(self) -> None:
-        """Count the outermost calls of compiled code from now on."""
-        self._outer = OuterCalls()
+        """Count the outermost calls of compiled code, and backwards, from now on."""
+        self._outer, self._backwards = OuterCalls(), BackwardRuns()
 
     def ours(self, seconds: float) -> None:
         """Subtract seconds that we spent inside a compilation from the compile time."""
@@ -127,6 +129,7 @@ class Health:
             recompiled=compilations.recompiles(),
             timed=[one for graph in graphs if (one := self._timed(graph)) is not None][:MOST],
             calls=self._outer.count if self._outer is not None else 0,
+            backwards=self._backwards.count if self._backwards is not None else None,
             compilations=compile_times.compilations(graphs),
             kept=[
                 messages.Kept(place, *self._kept[graph.index])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 from children import script, survey
 
 from minimizer.engine.budget.clock import Clock
@@ -19,6 +21,7 @@ from minimizer.engine.measure.health_run import TRACE, examine
 from minimizer.engine.survey.runs import Surveys
 from minimizer.inside.messages import StackLine
 from minimizer.inside.watch import health
+from minimizer.inside.watch.backward_runs import BackwardRuns
 from minimizer.report.examined import Health
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
@@ -69,6 +72,38 @@ def test_health_of_a_script_that_breaks_and_recompiles(child: Executor, tmp_path
     assert "dynamo_output_graph" in trace
     pages = zipfile.ZipFile(io.BytesIO((tmp_path / "out" / "tlparse.zip").read_bytes()))
     assert "index.html" in pages.namelist()
+
+
+def test_each_backward_counts_whatever_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "_engine_run_backward"
+    for module in (torch.autograd, torch.autograd.graph):  # put back behind the test
+        monkeypatch.setattr(module, name, getattr(module, name))
+    runs, x = BackwardRuns(), torch.ones(2, requires_grad=True)
+    x.sum()
+    assert runs.count == 0
+    x.sum().backward()
+    torch.autograd.grad(x.sum(), x)
+    torch.func.grad(torch.sum)(x.detach())
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(x.sum().backward).result()
+    assert runs.count == 4
+
+
+def test_a_timed_run_counts_backwards_within_what_is_compiled(child: Executor, tmp_path: Path) -> None:
+    text = """
+        import torch
+
+        w = torch.ones(3, requires_grad=True)
+
+        @torch.compile(backend="eager")
+        def step(x):
+            (w * x).sum().backward()
+
+        for _ in range(2):
+            step(torch.ones(3))
+    """
+    found = survey(child, script(tmp_path, text), measure=True, values=False).finished
+    assert found is not None and found.health is not None and found.health.backwards == 2
 
 
 @pytest.mark.parametrize("crowded", [[False] * 4, [True, False, False], [False, True, False, False]])

@@ -15,10 +15,12 @@ import sample_reports
 from minimizer.engine.after.follow_up import MAY_SHRINK, FollowUp
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import CODE_SECONDS, SHARES, VERIFY_RUNS, VERIFY_SECONDS
+from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Details, Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
+from minimizer.engine.survey.runs import TimedRun
 from minimizer.errors import BudgetExceeded, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.generated_code import GeneratedCode
@@ -274,6 +276,26 @@ def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
     follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.CRASH))
     follow_up.examine()
     assert report.health.untimed == "the script does not come to its end"
+
+
+@pytest.mark.parametrize(
+    ("backwards", "stopped", "is_asked"), [(0, False, False), (3, False, True), (0, True, True), (None, False, True)]
+)
+def test_the_losses_of_a_script_are_asked_for_where_it_may_train(
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, backwards: int | None, stopped: bool, is_asked: bool
+) -> None:
+    """They cost a run of the script, also to find that there are none."""
+    asked = list[bool]()
+    run = TimedRun(protocol.Health(backwards=backwards), protocol.Finished(stopped=stopped))
+    here = "minimizer.engine.after.follow_up"
+    monkeypatch.setattr(f"{here}.examine", lambda *_, **__: run)
+    monkeypatch.setattr(f"{here}.advise", lambda *_, **__: None)
+    monkeypatch.setattr(f"{here}.drift.examine", lambda *_: asked.append(True))
+    follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(cold=None, crowding=1.0)))
+    follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
+    follow_up.report.timings[Step.SURVEY] = 1.0
+    follow_up.examine()
+    assert bool(asked) is is_asked
 
 
 @pytest.mark.parametrize(
