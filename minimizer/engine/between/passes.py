@@ -13,6 +13,7 @@ from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python import inline
 from minimizer.engine.reduce.python.rounds import is_name, renamed
 from minimizer.engine.reduce.python.source import Edit, Source, number_of
+from minimizer.engine.user_script.syntax import names_stored
 
 MAKERS = (
     "torch.randn", "torch.rand", "torch.full", "torch.zeros", "torch.arange", "torch.tensor", "torch.randint", "torch.empty",
@@ -145,9 +146,7 @@ def _simpler_operations(source: Source) -> Iterator[Source | None]:
     for function in functions:
         body = function.body if isinstance(function.body, list) else [function.body]
         own = {p.arg for p in function.args.args}
-        own |= {
-            n.id for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
+        own.update(*(names_stored(ast.walk(part)) for part in body))
         for node in (n for part in body for n in ast.walk(part)):
             value = node.value if isinstance(node, ast.Return | ast.Assign) else node if node is function.body else None
             if isinstance(value, ast.expr):
