@@ -41,9 +41,6 @@ def _simpler_objects(source: Source) -> Iterator[Source | None]:
     for node in classes:
         yield _without_object(source, node)
         yield _as_plain_class(source, node)
-    for statement in source.statements:
-        if isinstance(statement, ast.For):
-            yield _filled(source, statement)
 
 
 def _with_method_spliced(source: Source, method: ast.FunctionDef) -> Source | None:
@@ -109,35 +106,6 @@ def _as_plain_class(source: Source, made: ast.ClassDef) -> Source | None:
             return None
         fields.append(ast.Assign(targets=[ast.Name(target.attr, ast.Store())], value=statement.value))
     return source.edited({number_of(constructor): lambda _: fields})
-
-
-def _filled(source: Source, loop: ast.For) -> Source | None:
-    """With ``d = C(dict.fromkeys(keys, 1))`` for an empty ``d = C()`` that a loop over the keys fills."""
-    setting = loop.body[0] if len(loop.body) == 1 else None
-    place = setting.targets[0] if isinstance(setting, ast.Assign) else None
-    if (
-        not isinstance(setting, ast.Assign)
-        or not isinstance(place, ast.Subscript)
-        or not isinstance(place.value, ast.Name)
-    ):
-        return None
-    name = place.value.id
-    makers = [
-        s.value
-        for s in source.statements
-        if isinstance(s, ast.Assign) and is_name(s.targets[0], name) and isinstance(s.value, ast.Call | ast.Dict)
-    ]
-    if len(makers) != 1 or not isinstance(loop.target, ast.Name) or not is_name(place.slice, loop.target.id):
-        return None
-    filled = ast.parse("dict.fromkeys()", mode="eval").body
-    assert isinstance(filled, ast.Call)
-    filled.args = [loop.iter, setting.value]
-    maker = makers[0]
-    if isinstance(maker, ast.Call):
-        if maker.args or maker.keywords:
-            return None
-        filled = ast.Call(func=maker.func, args=[filled], keywords=[])
-    return source.edited({number_of(maker): lambda _: filled, number_of(loop): lambda _: None})
 
 
 def _simpler_operations(source: Source) -> Iterator[Source | None]:
