@@ -13,6 +13,7 @@ from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python import inline
 from minimizer.engine.reduce.python.rounds import is_name, renamed
 from minimizer.engine.reduce.python.source import Edit, Source, number_of
+from minimizer.engine.user_script.syntax import names_stored
 
 MAKERS = (
     "torch.randn", "torch.rand", "torch.full", "torch.zeros", "torch.arange", "torch.tensor", "torch.randint", "torch.empty",
@@ -40,9 +41,6 @@ def _simpler_objects(source: Source) -> Iterator[Source | None]:
     for node in classes:
         yield _without_object(source, node)
         yield _as_plain_class(source, node)
-    for statement in source.statements:
-        if isinstance(statement, ast.For):
-            yield _filled(source, statement)
 
 
 def _with_method_spliced(source: Source, method: ast.FunctionDef) -> Source | None:
@@ -110,44 +108,13 @@ def _as_plain_class(source: Source, made: ast.ClassDef) -> Source | None:
     return source.edited({number_of(constructor): lambda _: fields})
 
 
-def _filled(source: Source, loop: ast.For) -> Source | None:
-    """With ``d = C(dict.fromkeys(keys, 1))`` for an empty ``d = C()`` that a loop over the keys fills."""
-    setting = loop.body[0] if len(loop.body) == 1 else None
-    place = setting.targets[0] if isinstance(setting, ast.Assign) else None
-    if (
-        not isinstance(setting, ast.Assign)
-        or not isinstance(place, ast.Subscript)
-        or not isinstance(place.value, ast.Name)
-    ):
-        return None
-    name = place.value.id
-    makers = [
-        s.value
-        for s in source.statements
-        if isinstance(s, ast.Assign) and is_name(s.targets[0], name) and isinstance(s.value, ast.Call | ast.Dict)
-    ]
-    if len(makers) != 1 or not isinstance(loop.target, ast.Name) or not is_name(place.slice, loop.target.id):
-        return None
-    filled = ast.parse("dict.fromkeys()", mode="eval").body
-    assert isinstance(filled, ast.Call)
-    filled.args = [loop.iter, setting.value]
-    maker = makers[0]
-    if isinstance(maker, ast.Call):
-        if maker.args or maker.keywords:
-            return None
-        filled = ast.Call(func=maker.func, args=[filled], keywords=[])
-    return source.edited({number_of(maker): lambda _: filled, number_of(loop): lambda _: None})
-
-
 def _simpler_operations(source: Source) -> Iterator[Source | None]:
     yield from _without_drawing(source)
     functions = [n for n in source.nodes() if isinstance(n, ast.FunctionDef | ast.Lambda)]
     for function in functions:
         body = function.body if isinstance(function.body, list) else [function.body]
         own = {p.arg for p in function.args.args}
-        own |= {
-            n.id for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
+        own.update(*(names_stored(ast.walk(part)) for part in body))
         for node in (n for part in body for n in ast.walk(part)):
             value = node.value if isinstance(node, ast.Return | ast.Assign) else node if node is function.body else None
             if isinstance(value, ast.expr):

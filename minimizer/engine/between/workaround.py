@@ -13,7 +13,7 @@ from minimizer.engine.diagnose.paste import Pasted, diff, disable_function, func
 from minimizer.engine.diagnose.workaround import NONE, Change, Tried, first_that_helps
 from minimizer.engine.user_script.bundle import Bundle
 from minimizer.engine.user_script.statements import first_line, lines_of, with_text
-from minimizer.engine.user_script.syntax import decorators, full_name, imported
+from minimizer.engine.user_script.syntax import decorators, full_name, imported, names_stored
 from minimizer.report.model import Mechanism, Workaround
 
 CONFIG = "torch._dynamo.config"
@@ -97,7 +97,7 @@ def moved_out(text: str, line: int) -> Pasted | None:
     ):
         return None
     own = {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
-    own |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own |= set(names_stored(ast.walk(function)))
     needed = sorted({n.id for n in ast.walk(moved) if isinstance(n, ast.Name)} & own)
     call = f"{HELPER}({', '.join(needed)})"
     doing = f"return {ast.unparse(moved)}" if isinstance(moved, ast.expr) else ast.unparse(moved)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ruff import find_ruff_bin  # type: ignore[import-untyped]
 
 from minimizer.engine.user_script.statements import bound_name, script_lines, text_of
-from minimizer.engine.user_script.syntax import DEFINITIONS
+from minimizer.engine.user_script.syntax import DEFINITIONS, names_stored
 
 CONFIGS = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
 """Configuration modules that are reachable after ``import torch``."""
@@ -86,7 +86,7 @@ def _without_aliases(source: str) -> str:
     An alias stays if the lines that use it would become too long.
     """
     tree = ast.parse(source)
-    stored = [n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    stored = names_stored(ast.walk(tree))
     stored += [n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)]
     lines = source.encode().splitlines(keepends=True)
     within = {row for n in tree.body if isinstance(n, DEFINITIONS) for row in range(n.lineno, (n.end_lineno or 0) + 1)}

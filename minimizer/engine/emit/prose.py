@@ -18,6 +18,7 @@ from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code, Ref
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.user_script.statements import bound_name, with_values
+from minimizer.engine.user_script.syntax import names_read, names_stored
 
 FUNCTIONAL = "torch.nn.functional"
 OPERATORS = "torch.ops."
@@ -171,7 +172,7 @@ def _nested(body: list[ast.stmt]) -> list[ast.stmt]:
 
 def _used(body: list[ast.stmt]) -> list[ast.stmt]:
     """The statements without bindings of names that nothing reads."""
-    read = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    read = {name for statement in body for name in names_read(ast.walk(statement))}
     result: list[ast.stmt] = []
     for statement in body:
         if isinstance(statement, ast.Assign) and bound_name(statement) not in {None, *read}:
@@ -226,7 +227,7 @@ def _is_inert(node: ast.expr) -> bool:
 def _renumber(definition: ast.FunctionDef) -> None:
     """Renumber local names after nesting: a function that binds only ``relu_2`` binds ``relu`` instead."""
     arguments = {a.arg for a in definition.args.args}
-    bound = [n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    bound = names_stored(ast.walk(definition))
     locals_ = [name for name in dict.fromkeys(bound) if name not in arguments]
     used = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name)} - set(locals_) | arguments | _RESERVED
     names = {name: fresh(re.sub(r"_\d+$", "", name), used) for name in locals_}

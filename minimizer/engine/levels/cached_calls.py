@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from minimizer.engine.child.protocol import MadeCall
-from minimizer.engine.levels.call_sequence import check, grad_mode, imports, values_of
-from minimizer.engine.program import render
+from minimizer.engine.levels.call_sequence import check, values_of, written
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.program.regions import Cutter, split
 
@@ -108,16 +107,7 @@ def without_caches(text: str) -> str:
 
 
 def _script(program: Program, call: MadeCall, values: list[str], earlier: list[str]) -> str:
-    options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
-    calls = "\n".join([*earlier, *check(program, call, ", ".join(values), values, TOLERANCE)])
-    body = [
-        *render.setup(program),
-        render.function(program, "f"),
-        *grad_mode(program, values),
-        f"compiled = torch.compile(f{options})",
-        calls,
-    ]
-    return render.behind("\n".join(imports("\n".join(body))), [*body, ""])
+    return written(program, values, [*earlier, *check(program, call, ", ".join(values), values, TOLERANCE)])
 
 
 def _earlier(call: MadeCall, values: list[str], program: Program, backward: str) -> str:

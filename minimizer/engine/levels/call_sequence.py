@@ -29,19 +29,10 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     if len(calls) < 2 or any(value is None for values in made for value in values):
         return None
     arguments = [", ".join(value for value in values if value is not None) for values in made]
-    options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
     earlier: list[str] = []
     for call, values in zip(calls[:-1], arguments, strict=False):
         earlier += [*call.statements, f"compiled({values})"]
-    body = [
-        *render.setup(program),
-        render.function(program, "f"),
-        *grad_mode(program, arguments),
-        f"compiled = torch.compile(f{options})",
-        *earlier,
-        *check(program, calls[-1], arguments[-1], made[-1]),
-    ]
-    text = render.behind("\n".join(imports("\n".join(body))), [*body, ""])
+    text = written(program, arguments, [*earlier, *check(program, calls[-1], arguments[-1], made[-1])])
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):  # of a child that is not to be trusted
@@ -49,10 +40,19 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     return text
 
 
-def grad_mode(program: Program, arguments: Sequence[str]) -> list[str]:
-    """The statement for a program without gradients that is called with what requires one: it may write to that in place."""
+def written(program: Program, arguments: Sequence[str], calls: Sequence[str]) -> str:
+    """The script of statements that call a program ``f``, and what is ``compiled`` of it, with these ``arguments``."""
+    options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
+    # A program without gradients may write in place to what requires one.
     is_off = not program.grad and any("requires_grad_" in values for values in arguments)
-    return ["torch.set_grad_enabled(False)"] if is_off else []
+    body = [
+        *render.setup(program),
+        render.function(program, "f"),
+        *(["torch.set_grad_enabled(False)"] if is_off else []),
+        f"compiled = torch.compile(f{options})",
+        *calls,
+    ]
+    return render.behind("\n".join(imports("\n".join(body))), [*body, ""])
 
 
 def check(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from minimizer.engine.child.outcome import Outcome, PlacedOperator
 from minimizer.engine.levels.from_outcomes import BOOKKEEPING
 from minimizer.engine.user_script.constructs import construct_of, context_of
+from minimizer.engine.user_script.syntax import names_stored
 from minimizer.report.culprit import Culprit, Source
 
 STAGE = re.compile(
@@ -93,7 +94,7 @@ def together(tree: ast.Module, circumstances: Sequence[str]) -> str:
     """The calls and decorators of a reduced script, without mere setup (`STAGE`), and its ``circumstances``."""
     own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own |= set(names_stored(ast.walk(tree)))
     own |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     called = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
     called += [d for n in ast.walk(tree) for d in getattr(n, "decorator_list", ()) if not isinstance(d, ast.Call)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from minimizer.engine.reduce.python.entries import ENTRY, OPTIMIZE, is_method
 from minimizer.engine.user_script.slice import PREDEFINED, names_bound, names_used
-from minimizer.engine.user_script.syntax import FUNCTIONS, full_name, imported
+from minimizer.engine.user_script.syntax import FUNCTIONS, full_name, imported, names_stored
 from minimizer.engine.user_script.unfolded import opened
 
 NAMES = ("own_backend", *(f"own_backend_{number}" for number in range(2, 100)))
@@ -110,7 +110,7 @@ def _bound_inside(scope: ast.AST) -> set[str]:
     """The arguments of a function, and the names that its body, or that of another scope, binds."""
     inside = [one for one in ast.walk(scope) if one is not scope]
     found = {one.arg for one in inside if isinstance(one, ast.arg)}
-    found |= {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    found |= set(names_stored(inside))
     return found.union(*(names_bound(one) for one in inside if isinstance(one, ast.stmt)))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from minimizer.engine.child.outcome import ExceptionInfo
-from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.user_script.syntax import full_name, imported, names_stored
 
 CLOCK = re.compile(
     r"^time\.(time|perf_counter|monotonic|process_time|thread_time)(_ns)?$|^timeit\.|(^|\.)datetime\.now$|\.elapsed_time$"
@@ -144,5 +144,5 @@ def _written(body: ast.FunctionDef) -> frozenset[str]:
 def _local(body: ast.FunctionDef) -> frozenset[str]:
     nodes = list(ast.walk(body))
     shared = {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
-    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    stored = set(names_stored(nodes))
     return frozenset(stored - shared | {node.arg for node in nodes if isinstance(node, ast.arg)})

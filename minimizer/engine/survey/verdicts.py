@@ -89,8 +89,7 @@ def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
         f"The script's own check fails ({line_of(error)}), and what it reads is a clock or a counter of the compiler: it says nothing of "
         "what is computed, and no call that was compared differs from eager."
     )
-    legal = (excused("reads_clock", line_of(error)),)
-    return Settled(Status.PARTIAL, Reason.DISPUTED, summary, checked, Kind.WRONG_OUTPUT, error, excused=legal)
+    return _in_dispute("reads_clock", summary, error, checked)
 
 
 def disputed_values(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
@@ -99,7 +98,11 @@ def disputed_values(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
         f"The script's own check fails ({line_of(error)}), but every compiled call that was compared agrees with eager within the "
         "tolerance of its dtype: only a wider tolerance, or the random stream, is in dispute."
     )
-    legal = (excused("check_of_values", line_of(error)),)
+    return _in_dispute("check_of_values", summary, error, checked)
+
+
+def _in_dispute(rule: str, summary: str, error: ExceptionInfo, checked: protocol.Checked) -> Settled:
+    legal = (excused(rule, line_of(error)),)
     return Settled(Status.PARTIAL, Reason.DISPUTED, summary, checked, Kind.WRONG_OUTPUT, error, excused=legal)
 
 

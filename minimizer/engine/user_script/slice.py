@@ -13,6 +13,7 @@ import symtable
 from collections.abc import Iterable, Iterator, Sequence
 
 from minimizer.engine.user_script.statements import is_of_the_future
+from minimizer.engine.user_script.syntax import names_stored
 from minimizer.engine.user_script.unfolded import opened
 
 BUILTIN_NAMESPACES = {
@@ -162,8 +163,7 @@ def names_bound(statement: ast.stmt) -> set[str]:
         return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
     if isinstance(statement, ast.ImportFrom):
         return {alias.asname or alias.name for alias in statement.names}
-    stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
-    return {node.id for node in stored if isinstance(node.ctx, ast.Store)}
+    return set(names_stored(ast.walk(statement)))
 
 
 def names_used(text: str) -> set[str]:

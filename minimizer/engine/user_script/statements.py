@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import copy
 import io
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
+
+N = TypeVar("N", bound=ast.AST)
 
 
 def script_lines(script: str) -> list[str]:
@@ -75,9 +79,9 @@ def bound_name(node: ast.AST) -> str | None:
     return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else None
 
 
-def with_values(statement: ast.stmt, values: Mapping[str, ast.expr]) -> ast.stmt:
-    """The statement, edited in place, with these expressions for names."""
-    changed: ast.stmt = _InPlace(values).visit(statement)
+def with_values(node: N, values: Mapping[str, ast.expr]) -> N:
+    """The node, edited in place, with copies of these expressions for names."""
+    changed: N = _InPlace(values).visit(node)
     return changed
 
 
@@ -86,4 +90,4 @@ class _InPlace(ast.NodeTransformer):
         self._values = values
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self._values.get(node.id, node)
+        return copy.deepcopy(self._values[node.id]) if node.id in self._values else node

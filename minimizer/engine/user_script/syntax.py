@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 """What binds a name to a function or a class."""
@@ -38,6 +38,16 @@ def full_name(node: ast.AST, names: Mapping[str, str]) -> str:
     if isinstance(node, ast.Name):
         return ".".join([names.get(node.id, node.id), *parts])
     return "." + ".".join(parts) if parts else ""
+
+
+def names_read(nodes: Iterable[ast.AST]) -> list[str]:
+    """The names that are read among these nodes, each as often as it is."""
+    return [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+
+
+def names_stored(nodes: Iterable[ast.AST]) -> list[str]:
+    """The names that are bound among these nodes, each as often as it is."""
+    return [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
 
 
 def decorators(node: ast.AST, names: Mapping[str, str]) -> list[tuple[str, int]]:

@@ -17,6 +17,7 @@ from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.reduce.python import Source, inline, reduce_definitions
+from minimizer.engine.user_script.syntax import names_read
 from minimizer.errors import BudgetExceeded, Cancelled
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
@@ -146,4 +147,4 @@ def _bound(line: str) -> set[str]:
 
 def _read(lines: Sequence[str]) -> set[str]:
     nodes = [node for line in lines for node in ast.walk(ast.parse(line))]
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return set(names_read(nodes))

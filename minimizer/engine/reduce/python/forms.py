@@ -13,7 +13,7 @@ from minimizer.engine.reduce.problem import Problem
 from minimizer.engine.reduce.python.rounds import LISTS, bound, items_of, renamed
 from minimizer.engine.reduce.python.source import Edit, Source, number_of
 from minimizer.engine.user_script.statements import bound_name
-from minimizer.engine.user_script.syntax import full_name
+from minimizer.engine.user_script.syntax import full_name, names_read
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -154,7 +154,7 @@ def _for_one_name(source: Source, assignment: ast.Assign) -> Source | None:
     target = assignment.targets[0]
     if len(assignment.targets) > 1 or not isinstance(target, LISTS) or isinstance(assignment.value, LISTS):
         return None
-    read = {n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    read = set(names_read(source.nodes()))
     kept = [(place, one) for place, one in enumerate(target.elts) if not isinstance(one, ast.Name) or one.id in read]
     if len(kept) != 1 or len(target.elts) < 2 or isinstance(kept[0][1], ast.Starred):
         return None
@@ -175,9 +175,7 @@ def _with_fields(source: Source, made: ast.ClassDef) -> Iterator[Source | None]:
         ):
             continue
         named = [n for n in source.nodes() if isinstance(n, ast.Attribute) and n.attr == target]
-        if named and all(isinstance(n.ctx, ast.Load) for n in named):
-            edits: dict[int, Edit] = {number_of(n): lambda _, value=value: copy.deepcopy(value) for n in named}  # type: ignore[misc]
-            yield source.edited({**edits, number_of(statement): lambda _: None})
+        yield _with_value(source, named, value, statement)
 
 
 def _with_settings(source: Source, made: ast.ClassDef) -> Iterator[Source | None]:
@@ -192,6 +190,13 @@ def _with_settings(source: Source, made: ast.ClassDef) -> Iterator[Source | None
         is_simple = isinstance(value, ast.Constant | ast.Lambda) or full_name(value, {})[:1] not in ("", ".")
         is_open = any(isinstance(n, ast.Name) and n.id in given for n in ast.walk(value))
         uses = [n for n in source.nodes() if isinstance(n, ast.Attribute) and n.attr == target.attr and n is not target]
-        if is_simple and not is_open and uses and all(isinstance(n.ctx, ast.Load) for n in uses):
-            edits: dict[int, Edit] = {number_of(n): lambda _, value=value: copy.deepcopy(value) for n in uses}  # type: ignore[misc]
-            yield source.edited({**edits, number_of(statement): lambda _: None})
+        if is_simple and not is_open:
+            yield _with_value(source, uses, value, statement)
+
+
+def _with_value(source: Source, reads: Sequence[ast.Attribute], value: ast.expr, setting: ast.stmt) -> Source | None:
+    """With a value where these attributes are read, and without the statement that sets it; None where one of them is set, or there is none."""
+    if not reads or not all(isinstance(n.ctx, ast.Load) for n in reads):
+        return None
+    edits: dict[int, Edit] = {number_of(n): lambda _: copy.deepcopy(value) for n in reads}
+    return source.edited({**edits, number_of(setting): lambda _: None})

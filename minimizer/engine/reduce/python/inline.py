@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from minimizer.engine.reduce.python.rounds import is_name, renamed
 from minimizer.engine.reduce.python.source import Edit, Source, number_of
 from minimizer.engine.user_script.statements import assigned
+from minimizer.engine.user_script.syntax import names_read, names_stored
 
 
 def variables(source: Source) -> list[str]:
@@ -17,8 +18,8 @@ def variables(source: Source) -> list[str]:
 
     Not names of a call's result that are read more than once: ``torch.compile(f)`` in three places is another program.
     """
-    stored = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    read = Counter(n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    stored = names_stored(source.nodes())
+    read = Counter(names_read(source.nodes()))
     bound = {n.arg for n in source.nodes() if isinstance(n, ast.arg)}
     values = [pair for node in source.nodes() for pair in assigned(node).items()]
     return [
@@ -42,7 +43,7 @@ def with_inlined(source: Source, name: str) -> Source | None:
 
 def without_names(source: Source) -> Iterator[Source | None]:
     """The scripts with one assignment to a name that is never read, or addition to it, replaced by its value."""
-    read = {n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    read = set(names_read(source.nodes()))
     for node in source.nodes():
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -53,7 +54,7 @@ def without_names(source: Source) -> Iterator[Source | None]:
 
 def called_once(source: Source) -> list[str]:
     """Functions with plain parameters whose name is used exactly once."""
-    uses = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    uses = names_read(source.nodes())
     return [
         node.name
         for node in source.nodes()

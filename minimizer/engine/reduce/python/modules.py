@@ -10,6 +10,7 @@ from minimizer.engine.reduce.python.entries import ENTRY
 from minimizer.engine.reduce.python.rounds import is_name
 from minimizer.engine.reduce.python.source import Edit, Editor, Replacement, Source, number_of
 from minimizer.engine.user_script.statements import bound_name
+from minimizer.engine.user_script.syntax import names_stored
 
 CONSTRUCTOR, OF_MODULES = "__init__", "forward"
 
@@ -113,7 +114,7 @@ def _without_class(source: Source, name: str) -> Source | None:
 
 def _is_free(source: Source, held: str | None, forward: _Plain, attributes: set[str]) -> bool:
     """Whether the function may have the name of the object, so that no second name stands for it."""
-    bound = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    bound = names_stored(source.nodes())
     bound += [n.arg for n in source.nodes() if isinstance(n, ast.arg)]
     return held is not None and bound.count(held) == 1 and held not in forward.locals | attributes
 
@@ -196,7 +197,7 @@ class _Plain(ast.NodeTransformer):
     def locals(self) -> set[str]:
         """Parameters and assigned names."""
         nodes = list(ast.walk(self.function))
-        stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        stored = set(names_stored(nodes))
         return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
 
     def visit_Expr(self, node: ast.Expr) -> Replacement:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from minimizer.engine.reduce.python.source import Source
+from minimizer.engine.user_script.statements import with_values
 
 LISTS = (ast.Tuple, ast.List)
 N = TypeVar("N", bound=ast.AST)
@@ -86,13 +87,7 @@ def _numbers(arguments: Sequence[ast.expr]) -> Items:
 
 def renamed(node: N, values: dict[str, ast.expr]) -> N:
     """A copy with expressions in place of names."""
-
-    class Rename(ast.NodeTransformer):
-        def visit_Name(self, name: ast.Name) -> ast.expr:
-            return copy.deepcopy(values[name.id]) if name.id in values else name
-
-    changed: N = Rename().visit(copy.deepcopy(node))
-    return changed
+    return with_values(copy.deepcopy(node), values)
 
 
 def is_name(node: ast.AST | None, name: str) -> bool:

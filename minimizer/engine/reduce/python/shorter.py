@@ -15,7 +15,7 @@ from minimizer.engine.reduce.python.entries import ENTRY, with_word
 from minimizer.engine.reduce.python.rounds import bound, is_name, items_of, renamed
 from minimizer.engine.reduce.python.source import BODIES, Edit, Replacement, Source, number_of
 from minimizer.engine.user_script.statements import bound_name
-from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.user_script.syntax import full_name, imported, names_stored
 
 BACKEND = len(', backend="eager"')
 INDENT, WIDTH = 4, 88
@@ -169,7 +169,7 @@ def _own_names(node: ast.AST) -> set[str]:
     """Parameters and variables of a function; empty for other nodes."""
     if not isinstance(node, ast.FunctionDef | ast.Lambda):
         return set()
-    stored = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = set(names_stored(ast.walk(node)))
     outer = {name for n in ast.walk(node) if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
     return (stored - outer) | {n.arg for n in ast.walk(node.args) if isinstance(n, ast.arg)}
 
@@ -327,7 +327,7 @@ def _short_names(source: Source, function: ast.FunctionDef) -> dict[str, str]:
 def _short_words(source: Source) -> dict[str, str]:
     """Single letters for the script's own variables, and for strings such as keys, whose text does not matter."""
     taken = set(map(_text, source.nodes()))
-    stored = [n.id for n in source.nodes() if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    stored = names_stored(source.nodes())
     words = [n.value for n in source.nodes() if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     letters = (letter for letter in "abcdeghijklmnopqrst" if letter not in taken)
     return dict(zip(dict.fromkeys(word for word in [*stored, *words] if len(word) > 1), letters, strict=False))

@@ -33,17 +33,6 @@ def test_a_method_that_is_called_once_is_written_where_it_is_called() -> None:
     assert "cache.entries['a'] = 1" in reduced(text, passes.objects, ["cache.entries"])
 
 
-def test_a_loop_that_fills_a_container_becomes_one_expression() -> None:
-    text = """
-        d = OrderedDict()
-        for name in ('a', 'b'):
-            d[name] = 1
-        f(d)
-    """
-    expected = "d = OrderedDict(dict.fromkeys(('a', 'b'), 1))\nf(d)"
-    assert reduced(text, passes.objects, ["OrderedDict", "'a'", "'b'", "f(d)"]) == expected
-
-
 def test_a_constructor_without_arguments_becomes_attributes_of_the_class() -> None:
     text = """
         class Meter:
