@@ -299,15 +299,18 @@ def state_of_a_graph() -> GlobalState:
     tensor, as those of torchao, contains the calls as they are written, and runs with it on. Where torch cannot tell the two apart it leaves
     it on for both, and it is off here.
     """
-    before, output_graph = global_state(), torch._dynamo.output_graph.OutputGraph
-    is_told = INLINED in output_graph.__init__.__code__.co_names
+    from torch._dynamo.output_graph import OutputGraph
+
+    before, is_told = global_state(), INLINED in OutputGraph.__init__.__code__.co_names
     return replace(before, torch_function=before.torch_function and is_told and not _is_inlined())
 
 
 def _is_inlined() -> bool:
     """Whether the graph that is being compiled contains the effect of a ``__torch_function__``; False where none is being compiled."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
     try:
-        tracer: Any = torch._dynamo.symbolic_convert.InstructionTranslator.current_tx()
+        tracer: Any = InstructionTranslator.current_tx()
     except AttributeError:
         return False
     return bool(getattr(tracer.output, INLINED))
