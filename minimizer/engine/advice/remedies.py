@@ -13,6 +13,7 @@ from minimizer.engine.advice.edits import Edit, edits
 from minimizer.engine.advice.memory import kept
 from minimizer.engine.advice.printed import difference, is_in_another_order, varying
 from minimizer.engine.advice.rules import Cause, breaks_per_call, causes, compiling, recompiles, refused
+from minimizer.engine.advice.settings import PutBack
 from minimizer.engine.budget.patience import REMEDIES, REMEDIES_SHARE
 from minimizer.engine.child.protocol import Finished, Health
 from minimizer.engine.diagnose.paste import diff
@@ -59,8 +60,8 @@ def advise(
     Raises:
         BudgetExceeded: another limit than time is used up.
     """
-    text = _text(script)
-    found, base = causes(run.health, text, script.name, surveys.crowding), run.finished
+    text, put_back = _text(script), PutBack.of(journal.fault, journal.repro)
+    found, base = causes(run.health, text, script.name, surveys.crowding, put_back), run.finished
     keep([cause.finding for cause in found])
     if not found or base is None or base.exception is not None or base.stopped:
         return
@@ -69,11 +70,12 @@ def advise(
     journal.watch()
 
 
-def known_of(health: Health | None, script: Path, crowding: float) -> list[Finding]:
+def known_of(surveys: Surveys, script: Path, journal: Journal) -> list[Finding]:
     """What there is to advise on by the metrics of an earlier run, in which no call was counted or timed."""
-    if health is None:
+    if surveys.cold is None:
         return []
-    return [cause.finding for cause in causes(health, _text(script), script.name, crowding)]
+    put_back = PutBack.of(journal.fault, journal.repro)
+    return [one.finding for one in causes(surveys.cold, _text(script), script.name, surveys.crowding, put_back)]
 
 
 def _text(script: Path) -> str:
