@@ -29,6 +29,7 @@ def of_fault(report: Report, known: Fault) -> None:
     report.ladder, report.reduction, report.also_seen = [*known.ladder], known.reduction, [*known.also_seen]
     report.verification, report.versions = known.verification, [*known.versions]
     report.blame, report.flags, report.workaround = known.blame, [*known.flags], known.workaround
+    report.ablation = [*known.ablation]
     report.graph, report.generated_code = [*known.graph], known.generated_code
     report.status, report.reason, report.summary = known.status, known.reason, known.summary
 
@@ -54,7 +55,7 @@ def failing(fault: Fault, environment: Mapping[str, str]) -> Failing:
 
 def diagnosed(fault: Fault, found: Diagnosed) -> Fault:
     """The fault with a diagnosis, as far as that has come."""
-    known = replace(fault, blame=found.blame, flags=found.flags, workaround=found.workaround)
+    known = replace(fault, blame=found.blame, flags=found.flags, ablation=found.ablation, workaround=found.workaround)
     if fault.culprits and found.blame is not None and found.blame.items:
         return known.blaming(blamed(fault.culprits[0], found.blame))
     return known

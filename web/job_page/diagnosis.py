@@ -9,6 +9,7 @@ from functools import partial
 
 from markupsafe import Markup
 
+from minimizer.report.ablation import Row, rows
 from minimizer.report.confidence import Confidence, confidence
 from minimizer.report.finding import headline
 from minimizer.report.layer_rows import LayerRow, layer_rows
@@ -57,6 +58,8 @@ class Diagnosis:
 
     confidence: Confidence
     ladder: list[RungView]
+    ablated: list[Row]
+    """What becomes of the failure with something taken out."""
     layers: list[LayersPicture]
     graph: Markup | None
     trials: Markup | None
@@ -74,6 +77,7 @@ def diagnosis(report: Report) -> Diagnosis:
     return Diagnosis(
         confidence=confidence(report),
         ladder=_ladder(report),
+        ablated=[row for row in rows(report) if row.how],
         layers=_layers(report),
         graph=drawn(lambda: culprit_graph(report.graph)) if _graph_tells(report) else None,
         trials=drawn(lambda: _trials(report)),
