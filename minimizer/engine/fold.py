@@ -17,6 +17,7 @@ from minimizer.report.drift import Drift
 from minimizer.report.examined import Attempt, Checked, Health, Version
 from minimizer.report.finding import Finding, by_cost
 from minimizer.report.model import Blame, Report, ScriptError, Witness
+from minimizer.report.traces import look_first
 
 OWN = "this job's"
 OPERATOR = re.compile(r"/(aten\.\w+)")
@@ -104,8 +105,8 @@ def ended_in_eager(report: Report, error: ScriptError) -> None:
 
 
 def rated(report: Report) -> None:
-    """Say how far the evidence for the verdict carries."""
-    report.confidence = confidence(report).level
+    """Say how far the evidence for the verdict carries, and what tells more."""
+    report.confidence, report.look_first = confidence(report).level, look_first(report)
 
 
 def heard(report: Report, witnesses: Sequence[Witness]) -> None:
@@ -116,6 +117,11 @@ def heard(report: Report, witnesses: Sequence[Witness]) -> None:
 def examined(report: Report, found: Health) -> None:
     """Take what the compiled code costs."""
     report.health = found
+
+
+def traced(report: Report, file: str) -> None:
+    """Take a file with a trace of the script, or with pages of it."""
+    report.traces = list(dict.fromkeys([*report.traces, file]))
 
 
 def advised(report: Report, found: Sequence[Finding]) -> None:

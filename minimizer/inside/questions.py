@@ -232,6 +232,8 @@ class Conditions:
     what Dynamo decomposes is decomposed."""
     modules: Sequence[str] = ()
     """Names of modules of packages whose globals and classes are looked at like the script's own."""
+    in_order: bool = False
+    """Whether no logging function is moved behind its graph, whatever the script allows."""
     aot: bool = False
     """Whether AOTAutograd traces what Dynamo has captured, as for the backend ``aot_eager``, where the script's backend does that."""
     state: int = 0

@@ -28,7 +28,7 @@ KINDS = {
     "passes": "passes that are no part of these",
     "patterns": "patterns that replace operators",
     "fusion": "fusions of operators into one kernel",
-    "lowerings": "lowerings, in whose place eager's kernels are called",
+    "lowerings": "lowerings of operators",
     "cudagraphs": "captures into CUDA graphs",
 }
 """The kinds of parts that are switched off as a whole."""

@@ -262,6 +262,11 @@ class Report(Part):
         default_factory=list,
         description="What the owner of the script may do better, the costliest first; empty where there is nothing to advise.",
     )
+    look_first: str = Field("", description="Which log or trace tells more of what was found; empty where none does.")
+    traces: list[str] = Field(
+        default_factory=list,
+        description="The files with the structured trace of one run, and with tlparse's pages of it.",
+    )
     drift: Drift | None = Field(None, description="Of a healthy script that trains: its losses on both sides.")
     versions: list[Version] = Field(
         default_factory=list, description="The repro in every torch that is configured or asked for."

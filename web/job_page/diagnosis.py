@@ -15,6 +15,7 @@ from minimizer.report.finding import headline
 from minimizer.report.layer_rows import LayerRow, layer_rows
 from minimizer.report.model import Report
 from minimizer.report.outcomes import in_words
+from minimizer.report.traces import FILES
 from minimizer.report.version_span import span
 from minimizer.vocabulary import UNJUDGED, Status
 from web.job_page.charts import Point, culprit_graph, layer_errors, loss_curves, trials_curve
@@ -60,6 +61,8 @@ class Diagnosis:
     ladder: list[RungView]
     ablated: list[Row]
     """What becomes of the failure with something taken out."""
+    traces: list[tuple[str, str]]
+    """Files with traces of the script, and what each is."""
     layers: list[LayersPicture]
     graph: Markup | None
     trials: Markup | None
@@ -78,6 +81,7 @@ def diagnosis(report: Report) -> Diagnosis:
         confidence=confidence(report),
         ladder=_ladder(report),
         ablated=[row for row in rows(report) if row.how],
+        traces=[(name, FILES[name]) for name in report.traces if name in FILES],
         layers=_layers(report),
         graph=drawn(lambda: culprit_graph(report.graph)) if _graph_tells(report) else None,
         trials=drawn(lambda: _trials(report)),
