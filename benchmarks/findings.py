@@ -4,7 +4,7 @@
     python benchmarks/findings.py item_scale         # those whose names begin so
     python benchmarks/findings.py --table            # runs nothing, prints the table of what is known
 
-``cases.json`` says of each program the kind and the line of its finding and what must help, of a twin that there is none. Each program is a
+``cases.json`` says of each program the kind and the line of its finding and what must help, of a twin that there is none; changed settings are for information only, and do not count. Each program is a
 line of the results file as soon as it has ended, and is not run again.
 """
 
@@ -63,7 +63,7 @@ def measure(script: Path, truth: Row, limit: int) -> Row:
     except FileNotFoundError:
         return row | {"exit": None, "found": [], "wrong": [f"no report: {ours.note}"]}
     ended = exit_status(Status(report["status"]), Reason(report["reason"]) if report["reason"] else None)
-    found = [said_of(finding) for finding in report["findings"]]
+    found = [said_of(finding) for finding in report["findings"] if finding["kind"] != "settings"]
     return row | {"exit": ended, "found": found, "wrong": wrong(ended, found, truth)}
 
 

@@ -254,6 +254,11 @@ _STATE = (
         "eager refuses an operator that the script's own backend takes, and its handler was left behind when the graph was recorded",
     ),
     Excuse(
+        "exact_reordered", "state",
+        "Printed lines that come in another order where the script lets them (`reorderable_logging_functions`), and in eager's where nothing is moved, are the script's own wish",
+        "a training that has its prints moved behind the graph, so that they break none",
+    ),
+    Excuse(
         "aot_rounds", "state",
         "Where AOTAutograd traces the graphs, floating numbers, and what comes after the first that differs, are left to the comparison of graphs",
         "a traced graph may round otherwise than the operators that it was traced from",

@@ -13,6 +13,7 @@ from minimizer.report.culprit import Culprit, GraphNode, Layer
 from minimizer.report.examined import Observed, Version
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import (
+    Ablated,
     AlsoSeen,
     Blame,
     Failure,
@@ -39,6 +40,7 @@ class Fault:
     verification: Verification | None = None
     blame: Blame | None = None
     flags: tuple[Flag, ...] = ()
+    ablation: tuple[Ablated, ...] = ()
     workaround: Workaround | None = None
     generated_code: GeneratedCode | None = None
     graph: tuple[GraphNode, ...] = ()
@@ -103,10 +105,11 @@ class Failing:
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """The part of the compiler to blame, settings that were tried, and a workaround, each as far as it is known."""
+    """The part of the compiler to blame, settings and parts that were tried, and a workaround, each as far as it is known."""
 
     blame: Blame | None = None
     flags: tuple[Flag, ...] = ()
+    ablation: tuple[Ablated, ...] = ()
     workaround: Workaround | None = None
 
 

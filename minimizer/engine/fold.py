@@ -17,6 +17,7 @@ from minimizer.report.drift import Drift
 from minimizer.report.examined import Attempt, Checked, Health, Version
 from minimizer.report.finding import Finding, by_cost
 from minimizer.report.model import Blame, Report, ScriptError, Witness
+from minimizer.report.traces import look_first
 
 OWN = "this job's"
 OPERATOR = re.compile(r"/(aten\.\w+)")
@@ -29,6 +30,7 @@ def of_fault(report: Report, known: Fault) -> None:
     report.ladder, report.reduction, report.also_seen = [*known.ladder], known.reduction, [*known.also_seen]
     report.verification, report.versions = known.verification, [*known.versions]
     report.blame, report.flags, report.workaround = known.blame, [*known.flags], known.workaround
+    report.ablation = [*known.ablation]
     report.graph, report.generated_code = [*known.graph], known.generated_code
     report.status, report.reason, report.summary = known.status, known.reason, known.summary
 
@@ -54,7 +56,7 @@ def failing(fault: Fault, environment: Mapping[str, str]) -> Failing:
 
 def diagnosed(fault: Fault, found: Diagnosed) -> Fault:
     """The fault with a diagnosis, as far as that has come."""
-    known = replace(fault, blame=found.blame, flags=found.flags, workaround=found.workaround)
+    known = replace(fault, blame=found.blame, flags=found.flags, ablation=found.ablation, workaround=found.workaround)
     if fault.culprits and found.blame is not None and found.blame.items:
         return known.blaming(blamed(fault.culprits[0], found.blame))
     return known
@@ -103,8 +105,8 @@ def ended_in_eager(report: Report, error: ScriptError) -> None:
 
 
 def rated(report: Report) -> None:
-    """Say how far the evidence for the verdict carries."""
-    report.confidence = confidence(report).level
+    """Say how far the evidence for the verdict carries, and what tells more."""
+    report.confidence, report.look_first = confidence(report).level, look_first(report)
 
 
 def heard(report: Report, witnesses: Sequence[Witness]) -> None:
@@ -115,6 +117,11 @@ def heard(report: Report, witnesses: Sequence[Witness]) -> None:
 def examined(report: Report, found: Health) -> None:
     """Take what the compiled code costs."""
     report.health = found
+
+
+def traced(report: Report, file: str) -> None:
+    """Take a file with a trace of the script, or with pages of it."""
+    report.traces = list(dict.fromkeys([*report.traces, file]))
 
 
 def advised(report: Report, found: Sequence[Finding]) -> None:

@@ -191,11 +191,17 @@ class Compilation:
 
 @dataclass
 class Changed:
-    """A setting that the script has changed; both values as source text."""
+    """A setting that is not as by default; both values as source text.
+
+    ``by``: empty for the script; ``torch.compile`` for an option that it gives there; ``environment`` for a variable, whose ``value`` are the names
+    of the settings that read it. ``is_passing``: it was so when a graph was compiled, and is not in the end.
+    """
 
     name: str
     default: str
     value: str
+    by: str = ""
+    is_passing: bool = False
 
 
 @dataclass

@@ -232,6 +232,8 @@ class Conditions:
     what Dynamo decomposes is decomposed."""
     modules: Sequence[str] = ()
     """Names of modules of packages whose globals and classes are looked at like the script's own."""
+    in_order: bool = False
+    """Whether no logging function is moved behind its graph, whatever the script allows."""
     aot: bool = False
     """Whether AOTAutograd traces what Dynamo has captured, as for the backend ``aot_eager``, where the script's backend does that."""
     state: int = 0
@@ -258,14 +260,20 @@ class HoldPlace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceRequest(Request):
-    """A run of a script that notes the calls of torch around its compiled graphs; see `tasks.trace`."""
+class OfScript(Request):
+    """A request that runs a script."""
 
-    task: ClassVar[str] = "trace"
     script: str
     args: Sequence[str] = ()
     text: str | None = None
     """Text to run in place of the script's own; None: the script's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceRequest(OfScript):
+    """A run of a script that notes the calls of torch around its compiled graphs; see `tasks.trace`."""
+
+    task: ClassVar[str] = "trace"
     file: str
     """Where to write the values of inputs that have no short source text."""
     state: int = 0
@@ -279,19 +287,9 @@ class TraceRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurveRequest(Request):
-    """A run of a script that notes its loss; see `tasks.loss_curve`."""
+class TrainingRequest(OfScript):
+    """A run of a script up to one of its steps; see `tasks.training`."""
 
-    task: ClassVar[str] = "loss_curve"
-    script: str
-    args: Sequence[str] = ()
-    text: str | None = None
-    """Text to run in place of the script's own; None: the script's own."""
-    compile: bool = True
-    redrawn: int | None = None
-    """Seed of redrawn roundings: Dynamo captures the graphs, and eager's kernels run them. None: none is redrawn."""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of ``torch._inductor.config``, by name."""
     steps: int
     """Backwards after which the script is ended."""
     seconds: float
@@ -299,23 +297,29 @@ class CurveRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorsRequest(Request):
+class CurveRequest(TrainingRequest):
+    """A run of a script that notes its loss; see `tasks.loss_curve`."""
+
+    task: ClassVar[str] = "loss_curve"
+    compile: bool = True
+    redrawn: int | None = None
+    """Seed of redrawn roundings: Dynamo captures the graphs, and eager's kernels run them. None: none is redrawn."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of ``torch._inductor.config``, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorsRequest(TrainingRequest):
     """A compiled run of a script, then calls of its graphs again on both sides and in double precision; see `tasks.signed_errors`."""
 
     task: ClassVar[str] = "signed_errors"
-    script: str
-    args: Sequence[str] = ()
     every: int
     """Which calls of a graph are kept: the first of so many."""
     calls: int
     """Most calls of a graph that are kept."""
     bytes: int
     """Bytes of their inputs, in all."""
-    steps: int
-    """Backwards after which the script is ended."""
-    training: float
-    """Seconds from the first backward on after which it is."""
-    seconds: float
+    examining: float
     """Seconds that the kept calls are run again for."""
 
 
@@ -360,15 +364,11 @@ class SidesRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurveyRequest(Switched):
+class SurveyRequest(OfScript, Switched):
     """A survey run of a script, in which the calls of its graphs are compared."""
 
     task: ClassVar[str] = "survey"
     parts = {**Switched.parts, "hold": lambda value: HoldPlace(**value)}
-    script: str
-    args: Sequence[str] = ()
-    text: str | None = None
-    """Text to run in place of the script's own; None: the script's own."""
     nproc: int = 1
     """Number of ranks, this one included."""
     rank: int = 0

@@ -16,6 +16,7 @@ from minimizer.report import (
     maintainers,
     measurements,
     sections,
+    traces,
 )
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Report
@@ -45,6 +46,7 @@ def render(report: Report, *, script_name: str, repro: str | None) -> str:
             ("Layers", measurements.layers(report)),
             ("Health", health_section.health(report)),
             ("Losses", drift_section.losses(report)),
+            ("Traces", traces.section(report, script_name)),
             ("What was tried", sections.attempts(report)),
             ("Reduction", measurements.reduction(report)),
             ("PyTorch's own minifier", sections.witnesses(report)),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import minimizer
 from minimizer.report import sections
+from minimizer.report.ablation import of_compiler
 from minimizer.report.figures import differences
 from minimizer.report.generated_code import Shown, blocks
 from minimizer.report.maintainers import labels
@@ -140,7 +141,9 @@ def reproducer(report: Report, repro: str, cut: Cut) -> str:
 
 def ablation(report: Report, cut: Cut) -> str:
     """What fails and what passes as the compiler is taken apart; without times, which are those of a machine with other work."""
-    ladder = table(("backend", "outcome"), [(code(rung.backend), sections.ending(rung)) for rung in report.ladder])
+    ladder = table(
+        ("compiled with", "outcome"), [(sections.of_row(row), sections.ending(row)) for row in of_compiler(report)]
+    )
     telling, without_effect = sections.settings(report)
     parts = [ladder, sections.part(report), telling, without_effect if cut.has_settings else ""]
     return without_paths("\n\n".join(filter(None, parts)))

@@ -90,6 +90,14 @@ class Flag(Part):
     outcome: str
 
 
+class Ablated(Part):
+    """What becomes of the failure without a part: all parts of a kind off in the small program, or a module of the script in eager."""
+
+    what: str = Field(description="The kind of parts, as `post_grad_passes`, or the path of the module.")
+    of: Literal["program", "script"] = Field(description="Whether the small program was asked or the whole script.")
+    outcome: str = Field(description="`passes`, `fails` or `fails otherwise`.")
+
+
 class Blame(Part):
     """The part of the failing stage that is to blame."""
 
@@ -230,6 +238,10 @@ class Report(Part):
     graph: list[GraphNode] = Field(default_factory=list, description="The graph around the culprit.")
     ladder: list[Rung] = Field(default_factory=list)
     flags: list[Flag] = Field(default_factory=list)
+    ablation: list[Ablated] = Field(
+        default_factory=list,
+        description="The failure with one kind of the compiler's parts off, or one module in eager.",
+    )
     blame: Blame | None = None
     workaround: Workaround | None = None
     generated_code: GeneratedCode | None = Field(
@@ -249,6 +261,11 @@ class Report(Part):
     findings: list[Finding] = Field(
         default_factory=list,
         description="What the owner of the script may do better, the costliest first; empty where there is nothing to advise.",
+    )
+    look_first: str = Field("", description="Which log or trace tells more of what was found; empty where none does.")
+    traces: list[str] = Field(
+        default_factory=list,
+        description="The files with the structured trace of one run, and with tlparse's pages of it.",
     )
     drift: Drift | None = Field(None, description="Of a healthy script that trains: its losses on both sides.")
     versions: list[Version] = Field(

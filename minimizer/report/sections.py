@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from minimizer.report.ablation import Row, rows
 from minimizer.report.confidence import confidence
 from minimizer.report.culprit import Culprit, Error, Source, SourceLine
 from minimizer.report.figures import differences
 from minimizer.report.health_section import costliest
 from minimizer.report.instances import compared
-from minimizer.report.model import Failure, Report, Rung, ScriptError
+from minimizer.report.model import Failure, Report, ScriptError
 from minimizer.report.outcomes import in_words
 from minimizer.report.safe_markdown import block, bullets, code, escape, folded, table, without_folders
 from minimizer.report.version_span import span
@@ -220,17 +221,25 @@ def _error(error: Error) -> str:
 
 
 def ablation(report: Report) -> str:
-    ladder = table(
-        ("backend", "outcome", "seconds"),
-        [(code(rung.backend), ending(rung), f"{rung.seconds:.1f}") for rung in report.ladder],
+    ablated = table(
+        ("compiled with", "outcome", "seconds", "says"),
+        [
+            (of_row(row), ending(row), "" if row.seconds is None else f"{row.seconds:.1f}", escape(row.says))
+            for row in rows(report)
+        ],
     )
-    parts = filter(None, (ladder, part(report), *settings(report)))
+    parts = filter(None, (ablated, part(report), *settings(report)))
     return "\n\n".join(parts) or _unknown(report)
 
 
-def ending(rung: Rung) -> str:
-    """How a rung of the ladder ended, with the error that it raised where the script does not."""
-    return f"{escape(in_words(rung.outcome))}{f': {code(rung.raised)}' if rung.raised else ''}"
+def of_row(row: Row) -> str:
+    """What a row of an ablation is about."""
+    return f"{code(row.what)} {escape(row.how)}".rstrip()
+
+
+def ending(row: Row) -> str:
+    """How a row of an ablation ended, with the error that it raised where the script does not."""
+    return f"{escape(row.outcome)}{f': {code(row.raised)}' if row.raised else ''}"
 
 
 def settings(report: Report) -> tuple[str, str]:

@@ -192,7 +192,7 @@ def kept_errors(child: Executor, tmp_path: Path, text: str, limit: int = 1 << 30
     """What a training without an end says of its kept calls, of which so many bytes are kept."""
     path, most = script(tmp_path, text.replace("step in range(60)", "step in iter(int, 1)")), SECONDS
     few = {"every": 1, "calls": 12, "bytes": limit, "steps": 15}
-    request = ErrorsRequest(script=str(path), training=most, seconds=most, **few)
+    request = ErrorsRequest(script=str(path), seconds=most, examining=most, **few)
     (outcome,) = child.judge([request], timeout=SECONDS)
     return outcome
 

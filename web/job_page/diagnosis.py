@@ -9,11 +9,13 @@ from functools import partial
 
 from markupsafe import Markup
 
+from minimizer.report.ablation import Row, rows
 from minimizer.report.confidence import Confidence, confidence
 from minimizer.report.finding import headline
 from minimizer.report.layer_rows import LayerRow, layer_rows
 from minimizer.report.model import Report
 from minimizer.report.outcomes import in_words
+from minimizer.report.traces import FILES
 from minimizer.report.version_span import span
 from minimizer.vocabulary import UNJUDGED, Status
 from web.job_page.charts import Point, culprit_graph, layer_errors, loss_curves, trials_curve
@@ -57,6 +59,10 @@ class Diagnosis:
 
     confidence: Confidence
     ladder: list[RungView]
+    ablated: list[Row]
+    """What becomes of the failure with something taken out."""
+    traces: list[tuple[str, str]]
+    """Files with traces of the script, and what each is."""
     layers: list[LayersPicture]
     graph: Markup | None
     trials: Markup | None
@@ -74,6 +80,8 @@ def diagnosis(report: Report) -> Diagnosis:
     return Diagnosis(
         confidence=confidence(report),
         ladder=_ladder(report),
+        ablated=[row for row in rows(report) if row.how],
+        traces=[(name, FILES[name]) for name in report.traces if name in FILES],
         layers=_layers(report),
         graph=drawn(lambda: culprit_graph(report.graph)) if _graph_tells(report) else None,
         trials=drawn(lambda: _trials(report)),

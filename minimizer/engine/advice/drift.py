@@ -37,7 +37,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.paste import diff, paste
 from minimizer.engine.journal import Journal
 from minimizer.engine.survey.runs import Surveys
-from minimizer.inside.questions import CurveRequest, ErrorsRequest
+from minimizer.inside.questions import CurveRequest, ErrorsRequest, TrainingRequest
 from minimizer.report.culprit import Source
 from minimizer.report.drift import Drift
 from minimizer.report.finding import Cost, Finding, FindingKind, Remedy
@@ -56,7 +56,7 @@ Keep = Callable[[Drift, list[Finding]], None]
 
 
 def examine(surveys: Surveys, script: Path, journal: Journal, keep: Keep) -> None:
-    """Compare the losses of a script that trains; ``keep`` takes what is known as far as it is known, and nothing if there is no loss.
+    """Compare the losses of a script that trains; ``keep`` takes what is known as far as it is known, and nothing if no loss is seen.
 
     Raises:
         BudgetExceeded: another limit than the time of this is used up.
@@ -182,8 +182,8 @@ class _Examination:
             calls=KEPT_CALLS,
             bytes=KEPT_BYTES,
             steps=steps,
-            training=TRAINING_SHARE * left,
-            seconds=min(ERRORS_SECONDS, ERRORS_SHARE * left),
+            seconds=TRAINING_SHARE * left,
+            examining=min(ERRORS_SECONDS, ERRORS_SHARE * left),
         )
         outcome = self._asked(request, "with calls of its graphs kept, which are examined then")
         return outcome.errors, unexamined(outcome)
@@ -200,14 +200,19 @@ class _Examination:
             return f"the script did not end well when it ran {how_told}"
         return outcome.curve
 
-    def _asked(self, request: CurveRequest | ErrorsRequest, how_told: str) -> Outcome:
+    def _asked(self, request: TrainingRequest, how_told: str) -> Outcome:
         self.journal.log(f"drift: {request.task}")
         self.journal.progress(message=f"comparing losses: the script runs {how_told}")
         return self.surveys.asked(request, timeout=max(1.0, self.journal.clock.left))
 
     def _untold(self, steps: int, why: str) -> None:
-        what = f"The losses with the compiler and without were not compared: {why}."
-        self.keep(Drift(verdict="untold", what=what, steps=steps), [])
+        self.keep(untold(why, steps), [])
+
+
+def untold(why: str, steps: int = 0) -> Drift:
+    """What is said where the losses could not be compared."""
+    what = f"The losses with the compiler and without were not compared: {why}."
+    return Drift(verdict="untold", what=what, steps=steps)
 
 
 def unexamined(outcome: Outcome) -> str | None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from minimizer.engine.advice import reordered
 from minimizer.engine.advice.edits import Edit, edits
 from minimizer.engine.advice.memory import kept
 from minimizer.engine.advice.printed import difference, is_in_another_order, varying
 from minimizer.engine.advice.rules import Cause, breaks_per_call, causes, compiling, recompiles, refused
+from minimizer.engine.advice.settings import PutBack
 from minimizer.engine.budget.patience import REMEDIES, REMEDIES_SHARE
 from minimizer.engine.child.protocol import Finished, Health
 from minimizer.engine.diagnose.paste import diff
@@ -59,8 +61,7 @@ def advise(
     Raises:
         BudgetExceeded: another limit than time is used up.
     """
-    text = _text(script)
-    found, base = causes(run.health, text, script.name, surveys.crowding), run.finished
+    found, base, text = _causes(run.health, surveys, script, journal), run.finished, _text(script)
     keep([cause.finding for cause in found])
     if not found or base is None or base.exception is not None or base.stopped:
         return
@@ -69,11 +70,17 @@ def advise(
     journal.watch()
 
 
-def known_of(health: Health | None, script: Path, crowding: float) -> list[Finding]:
+def known_of(surveys: Surveys, script: Path, journal: Journal) -> list[Finding]:
     """What there is to advise on by the metrics of an earlier run, in which no call was counted or timed."""
-    if health is None:
-        return []
-    return [cause.finding for cause in causes(health, _text(script), script.name, crowding)]
+    return [one.finding for one in _causes(surveys.cold, surveys, script, journal)] if surveys.cold is not None else []
+
+
+def _causes(health: Health, surveys: Surveys, script: Path, journal: Journal) -> list[Cause]:
+    """All that there is to advise on, by the metrics of a run and by what is known of the job."""
+    text, put_back = _text(script), PutBack.of(journal.fault, journal.repro)
+    moved = reordered.finding(journal.report.checked, text, script.name)
+    found = causes(health, text, script.name, surveys.crowding, put_back)
+    return [*found, *([Cause(moved)] if moved is not None else [])]
 
 
 def _text(script: Path) -> str:

@@ -6,17 +6,15 @@ break that the script asks for, or that torch's own optimizers and profilers mak
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from minimizer.engine.advice import compile_time, memory
+from minimizer.engine.advice import compile_time, memory, settings
 from minimizer.engine.child.compilations import Break, Recompile, StackLine
-from minimizer.engine.child.protocol import Changed, Health, Timed
-from minimizer.engine.user_script.syntax import full_name, imported
+from minimizer.engine.child.protocol import Health, Timed
 from minimizer.report.culprit import Source
 from minimizer.report.finding import Cost, Finding, by_cost
 from minimizer.vocabulary import counted
@@ -29,7 +27,7 @@ LEAST_TURNS, SLOWER, SLOWER_SECONDS = 5, 1.2, 2e-4
 graph takes tenths of a millisecond, whatever is in it."""
 MOST_VALUES = 4
 """Values of a guard that are named."""
-MOST_SETTINGS, MOST_FINDINGS = 20, 50
+MOST_FINDINGS = 50
 ASKED_FOR = re.compile(
     r"Call to `torch\._dynamo\.(?:graph_break|skip_frame)\(\)`|Skip (?:calling|inlining) `torch\.compiler\.disable\("
 )
@@ -58,10 +56,6 @@ UNKNOWN = "Dynamo says"
 MOST_SAID = 300
 """Characters of Dynamo's words in a sentence."""
 MISMATCH = re.compile(r"(?P<what>.*mismatch.*?)[.,]? expected (?P<expected>\S+?), actual (?P<actual>\S+)")
-SETTERS = re.compile(
-    r"torch\._(?:dynamo|inductor|functorch)\.config\.|torch\.set_float32_matmul_precision$|torch\.use_deterministic_algorithms$"
-)
-"""The dotted paths that set a setting."""
 TENSOR = re.compile(r"tensor '(?P<name>.+)' (?P<what>[\w ]+) mismatch(?: at index (?P<index>\d+))?")
 
 
@@ -84,18 +78,22 @@ class Cause:
     """The guard that fails again and again, without the values that it expects."""
 
 
-def causes(health: Health, script: str, name: str, crowding: float = 1.0) -> list[Cause]:
+def causes(
+    health: Health, script: str, name: str, crowding: float = 1.0, put_back: settings.PutBack = settings.UNKNOWN
+) -> list[Cause]:
     """All that there is to advise on, the costliest first, from a timed run of the script ``name`` with this text.
 
-    ``crowding``: by how much the load of the machine may have slowed its compilations down.
+    ``crowding``: by how much the load of the machine may have slowed its compilations down. ``put_back``: what is known of a failure
+    with settings put back to their defaults.
     """
+    changed = settings.finding(health.changed, script, name, put_back)
     found = [
         *_recompiles(health.recompiled, name),
         *_breaks(health),
         *_long_compilations(health, crowding),
         *_slow(health.timed),
         *_kept(health),
-        *_settings(health.changed, script, name),
+        *([Cause(changed)] if changed is not None else []),
     ]
     order = by_cost([cause.finding for cause in found])
     return sorted(found, key=lambda cause: order.index(cause.finding))[:MOST_FINDINGS]
@@ -277,34 +275,6 @@ def _kept(health: Health) -> Iterator[Cause]:
             cost=Cost(what="kept for the backward beyond eager's", value=more, unit="MB"),
         )
         yield Cause(finding, place=one.place)
-
-
-# settings -------------------------------------------------------------------------------------------------------------
-
-
-def _settings(changed: Sequence[Changed], script: str, name: str) -> Iterator[Cause]:
-    if not changed:
-        return
-    told = [f"`{one.name}` is {one.value}" + (f" (default {one.default})" if one.default else "") for one in changed]
-    more = f", and {len(told) - MOST_SETTINGS} more" if len(told) > MOST_SETTINGS else ""
-    what = f"The script changes {counted(len(told), 'setting')} of the compiler from the default: {'; '.join(told[:MOST_SETTINGS])}{more}."
-    yield Cause(Finding(kind="settings", what=what, source=_first_setting(script, name)))
-
-
-def _first_setting(script: str, name: str) -> Source | None:
-    """The first line of the script that assigns to a setting of the compiler, or sets one by a call."""
-    try:
-        tree = ast.parse(script)
-    except (SyntaxError, ValueError):
-        return None
-    names = imported(tree)
-    lines = []
-    for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.func] if isinstance(node, ast.Call) else []
-        if any(SETTERS.match(full_name(target, names)) for target in targets):
-            lines.append(node.lineno)  # type: ignore[attr-defined]
-    first = min(lines, default=0)
-    return Source(file=name, line=first, code=script.splitlines()[first - 1].strip()) if first else None
 
 
 def _source(place: StackLine) -> Source:

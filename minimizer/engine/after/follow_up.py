@@ -278,22 +278,38 @@ class FollowUp:
             return
         keep = partial(fold.advised, self.report)
         with self._without_harm():
-            keep(known_of(self.surveys.cold, self.script, self.surveys.crowding))
+            keep(known_of(self.surveys, self.script, self.journal))
         if not self.has_time(Step.HEALTH, is_worth_more=any(one.cost for one in self.report.findings)):
             self._leave_untimed("there was no time for one more run of the script")
+            self._leave_untold("there was no time for further runs of the script")
             return
         self._leave_untimed("the run that times calls did not come to its end")
+        was_looked_at = False
         with self.adding(Step.HEALTH):
             run = examine(self.surveys, self.place, self.journal, keep=partial(fold.examined, self.report))
             if run is not None:
                 with self._without_harm():
                     advise(run, self.surveys, self.script, self.journal, keep=keep)
-            options = self.options
             may_train = run is None or run.may_train
-            is_asked = options.nproc == 1 and options.compares_values and not options.expected_finding
-            if failure is None and is_asked and may_train:
+            was_looked_at = not may_train
+            if self._may_drift and may_train:
                 with self._without_harm():
                     drift.examine(self.surveys, self.script, self.journal, partial(fold.drifted, self.report))
+                    was_looked_at = True
+        if not was_looked_at:
+            self._leave_untold("the runs that compare them did not come to their end")
+
+    @property
+    def _may_drift(self) -> bool:
+        """Whether losses are compared: of a script of one process of which nothing is wrong, where values are."""
+        options = self.options
+        is_asked = options.nproc == 1 and options.compares_values and not options.expected_finding
+        return self.journal.fault.failure is None and is_asked
+
+    def _leave_untold(self, why: str) -> None:
+        """Say why no losses were compared, where the script was seen to train."""
+        if self._may_drift and self.report.drift is None and self.report.checked.backward:
+            fold.drifted(self.report, drift.untold(why), [])
 
     @contextmanager
     def _without_harm(self) -> Iterator[None]:

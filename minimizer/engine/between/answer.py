@@ -53,6 +53,8 @@ class Found:
     """Those of all runs that show it."""
     is_by_library: bool = False
     """Whether eager sees the same once it chooses and computes like compiled code: then it is no fault."""
+    is_reordered: bool = False
+    """Whether printed lines come in another order since the script lets them wait for the end of their graph: that is none either."""
     shown: tuple[int, ...] = ()
     """Calls that ran without the compiler since other arithmetic was shown of them."""
     draws: bool = False

@@ -21,7 +21,7 @@ from minimizer.engine.between.difference import (
     first_difference,
     states_at,
 )
-from minimizer.engine.between.no_fault import is_by_library, why_no_fault
+from minimizer.engine.between.no_fault import is_by_library, is_reordered, why_no_fault
 from minimizer.engine.between.noise import Noise
 from minimizer.engine.between.script_runs import ALL, ScriptRuns
 from minimizer.engine.child.exact_log import ExactLog, Look
@@ -61,6 +61,8 @@ class Confirming:
                 return end
             if not self._runs.conditions.library and is_by_library(self._runs, end):
                 return replace(end, is_by_library=True)
+            if not self._runs.conditions.in_order and is_reordered(self._runs, end):
+                return replace(end, is_reordered=True)
             rule = why_no_fault(self._runs, end)
             if not rule:
                 return end

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 from minimizer.engine.between import other_arithmetic
 from minimizer.engine.between.answer import Found
-from minimizer.engine.between.difference import agree_at
+from minimizer.engine.between.difference import agree_at, states_at
 from minimizer.engine.between.script_runs import ALL, ScriptRuns
+from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.outcome import Ending
 from minimizer.report.excused import excused
 
 ARITHMETIC, OF_BACKEND = excused("exact_arithmetic").rule, excused("exact_backend").rule
+PRINTED = "printed text"
+"""How the paths begin of what a script prints."""
 
 
 def why_no_fault(runs: ScriptRuns, found: Found) -> str:
@@ -28,6 +31,24 @@ def is_by_library(runs: ScriptRuns, found: Found) -> bool:
     as_compiled = replace(runs, conditions=replace(runs.conditions, library=True))
     log = as_compiled.log(replace(found.plan, eager=ALL))
     return log is not None and not agree_at(found.eager, log, found.difference)
+
+
+def is_reordered(runs: ScriptRuns, found: Found) -> bool:
+    """Whether nothing but the order of printed lines differs, and it is eager's where no logging function is moved behind its graph."""
+    difference = found.difference
+    if not all(change.path.startswith(PRINTED) for change in difference.changes):
+        return False
+    if _lines(found.eager, difference.index) != _lines(found.compiled, difference.index):
+        return False
+    in_order = replace(runs, conditions=replace(runs.conditions, in_order=True))
+    log = in_order.log(found.plan)
+    return log is not None and agree_at(found.eager, log, difference)
+
+
+def _lines(log: ExactLog, index: int) -> list[list[tuple[str, str]]]:
+    """What is printed by the look with this index, in an order that is not that of the lines."""
+    state = states_at(log, index)
+    return sorted(sorted(entry.items()) for path, entry in state.items() if path.startswith(PRINTED))
 
 
 def _is_of_backend(runs: ScriptRuns, found: Found) -> bool:

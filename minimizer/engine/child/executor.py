@@ -26,18 +26,17 @@ from minimizer.engine.child.watchdog import Watchdog, crowding
 from minimizer.engine.trouble import Again, Death, rule_for
 from minimizer.errors import ChildFailed, WorkerTrouble
 from minimizer.inside.questions import (
-    CurveRequest,
-    ErrorsRequest,
     ExactRequest,
     Request,
     ScriptRequest,
     SurveyRequest,
     Switched,
     TraceRequest,
+    TrainingRequest,
     TrialRequest,
 )
 
-RUNS_OF_SCRIPTS = (ScriptRequest, ExactRequest, TraceRequest, CurveRequest, ErrorsRequest)
+RUNS_OF_SCRIPTS = (ScriptRequest, ExactRequest, TraceRequest, TrainingRequest)
 """Requests that run the user's script, for which they have a room of their own."""
 GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 

@@ -78,11 +78,13 @@ class Compilation(Loose):
 
 
 class Changed(Loose):
-    """A setting that the script has changed; both values as source text."""
+    """A setting that is not as by default; both values as source text (see ``inside/messages.py``)."""
 
     name: Name
     default: Name = ""
     value: Name = ""
+    by: Literal["", "torch.compile", "environment"] = ""
+    is_passing: bool = False
 
 
 class Health(Loose):

@@ -27,9 +27,9 @@ from minimizer.engine.diagnose.knobs import (
     turned,
     with_headers,
 )
-from minimizer.engine.diagnose.paste import Pasted, diff
+from minimizer.engine.diagnose.paste import Pasted, diff, disable_module
 from minimizer.engine.diagnose.sets import Answer, Asker, Seen, Setting, flips
-from minimizer.engine.diagnose.stages import find_part
+from minimizer.engine.diagnose.stages import OUTCOMES, each_kind_off, find_part
 from minimizer.engine.diagnose.trials import Trials
 from minimizer.engine.diagnose.workaround import NONE, Tried, changes, first_that_helps
 from minimizer.engine.findings import Diagnosed, Failing
@@ -37,7 +37,7 @@ from minimizer.engine.fold import blamed
 from minimizer.engine.journal import Journal
 from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.report.model import Blame, Flag, Workaround
+from minimizer.report.model import Ablated, Blame, Flag, Workaround
 
 
 class Original(Protocol):
@@ -95,10 +95,18 @@ class _Diagnosis:
         with tokenize.open(patient.script) as file:  # knows the encoding that the script declares
             text = file.read()
         flips = self._sweep(text)
+        self._switch_kinds_off()
         tried = changes(
             text, culprit=culprit, blame=blame, flips=flips, ladder=self._failing.ladder, script=patient.script.name
         )
-        helped = first_that_helps(tried, patient.original.run)
+        runs: dict[str, Tried] = {}
+
+        def run(changed: str) -> Tried:
+            if changed not in runs:
+                runs[changed] = patient.original.run(changed)
+            return runs[changed]
+
+        helped = first_that_helps(tried, run)
         if helped is not None:
             self._add(workaround=self._workaround(text, helped.pasted, helped.what))
         if blame is not None and blame.items:
@@ -109,6 +117,7 @@ class _Diagnosis:
         elif (effect := patient.original.effect(helped.pasted.text)) is not None:
             assert self._found.workaround is not None
             self._add(workaround=effect.told(self._found.workaround, culprit.module))
+        self._leave_to_eager(text, culprit.module, run)
 
     def _add(self, **found: Any) -> None:
         """Know more, and tell so."""
@@ -154,10 +163,28 @@ class _Diagnosis:
             flips(Asker(ask, self._patient.repeats), groups(knobs), tell)
         return found
 
+    def _switch_kinds_off(self) -> None:
+        """Ask the minimal program with each kind of the stage's parts off."""
+        with self._half():
+            self._add(
+                ablation=(*each_kind_off(self._patient.trials, self._failing.stage, repeats=self._patient.repeats),)
+            )
+
+    def _leave_to_eager(self, text: str, module: str, run: Callable[[str], Tried]) -> None:
+        """Run the script with the culprit's module in eager, where its text says how; a run with which nothing is compiled tells nothing."""
+        changed = disable_module(text, module) if module else None
+        if changed is not None:
+            with self._half():
+                ended = run(changed.text)
+                if ended.frames or not ended.passes:
+                    outcome = OUTCOMES[Answer.PASSES if ended.passes else Answer.FAILS]
+                    one = Ablated(what=module, of="script", outcome=outcome)
+                    self._add(ablation=(*self._found.ablation, one))
+
     def _knobs(self, text: str) -> list[Turned]:
         """What is turned: settings of the stage, then those that the error names, then those that the script has changed."""
         failing, trials = self._failing, self._patient.trials
-        named, own = named_in(failing.said), set_in(text)
+        named, own = named_in(failing.said), list(dict.fromkeys([*set_in(text), *set_in(trials.setup)]))
         values = trials.values([*names(), *named, *own, *map(default_of, own)])
         read = [*advised(named, values), *put_back(own, values)]
         lines = {knob.line for knob in read}
@@ -169,6 +196,3 @@ class _Diagnosis:
         workaround = Workaround(code=pasted.code, verified=True, where=pasted.where, diff=change, what=what)
         self._journal.event("workaround", workaround=workaround.model_dump(mode="json"))
         return workaround
-
-
-OUTCOMES = {Answer.FAILS: "fails", Answer.PASSES: "passes", Answer.OTHER: "fails otherwise"}

@@ -24,6 +24,7 @@ WORDS = {
     "fusion": "the fusion of",
     "cudagraphs": "the capture into a CUDA graph:",
 }
+OUTCOMES = {Answer.FAILS: "fails", Answer.PASSES: "passes", Answer.OTHER: "fails otherwise"}
 WITHOUT_PARTS = {
     Stage.DYNAMO: "Dynamo has no parts that can be switched off one by one.",
     Stage.AOT_AUTOGRAD: "AOTAutograd has no parts that can be switched off one by one.",
@@ -52,6 +53,23 @@ def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> model.Blame:
         runs=asker.runs,
         what=describe(chosen.parts, any_of=chosen.any_of),
     )
+
+
+def each_kind_off(trials: Trials, stage: Stage, *, repeats: int = 1) -> list[model.Ablated]:
+    """The failure with all parts of one kind off, for each kind of a stage that makes a difference; none where it does not show as it is."""
+    if stage not in GROUPS:
+        return []
+    asker = Asker(trials.under(RUNGS[stage]) if stage in RUNGS else trials, repeats)
+    base = asker.one(Setting())
+    acting = {kind_of(part) for part, acted in base.parts.items() if acted}
+    kinds = [kind for group in GROUPS[stage] for kind in group if kind in acting]
+    if base.answer is not Answer.FAILS or not kinds:
+        return []
+    seen = asker.all([Setting(only=((kind, frozenset()),)) for kind in kinds])
+    return [
+        model.Ablated(what=kind, of="program", outcome=OUTCOMES[one.answer])
+        for kind, one in zip(kinds, seen, strict=True)
+    ]
 
 
 def _why_not(asker: Asker, stage: Stage) -> str:

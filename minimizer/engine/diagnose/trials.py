@@ -21,6 +21,10 @@ from minimizer.vocabulary import Kind
 class Trials(Protocol):
     """A program or script that settings are tried on."""
 
+    @property
+    def setup(self) -> str:
+        """Source text in which the settings of the compiler stand that it runs under."""
+
     def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
         """The answer for each setting."""
 
@@ -37,6 +41,10 @@ class ProgramTrials:
 
     program: Program
     oracle: Oracle
+
+    @property
+    def setup(self) -> str:
+        return "\n".join(self.program.setup)
 
     def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
         requests = [self._request(setting) for setting in settings]
@@ -69,6 +77,10 @@ class ScriptTrials:
     target: Signature
     rerun: Rerun
     backend: str | None = None
+
+    @property
+    def setup(self) -> str:
+        return self.text
 
     def __call__(self, settings: Sequence[Setting]) -> list[Seen]:
         changed = [(paste(self.text, "\n".join(s.lines)).text, switches(s)) for s in settings]

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from minimizer.engine import fold
 from minimizer.engine.budget.patience import TLPARSE_SECONDS
 from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
@@ -23,10 +24,10 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.survey.runs import Surveys, TimedRun
 from minimizer.errors import ChildFailed
 from minimizer.report.examined import Health
+from minimizer.report.traces import PAGES, TRACE
 
-TRACE_BYTES, PAGES_BYTES, PAGES = 16 << 20, 32 << 20, 2000
+TRACE_BYTES, PAGES_BYTES, MOST_PAGES = 16 << 20, 32 << 20, 2000
 """Of a trace, and of the pages made of it: how many bytes are kept, and how many files."""
-TRACE, PAGE = "torch_trace.log", "tlparse.zip"
 
 
 def examine(surveys: Surveys, place: Place, journal: Journal, *, keep: Callable[[Health], None]) -> TimedRun | None:
@@ -44,9 +45,11 @@ def examine(surveys: Surveys, place: Place, journal: Journal, *, keep: Callable[
     if trace is None:
         return found
     journal.sink.artifact(TRACE, trace)
+    fold.traced(journal.report, TRACE)
     pages = tlparse(trace, place, journal)
     if pages is not None:
-        journal.sink.artifact(PAGE, pages)
+        journal.sink.artifact(PAGES, pages)
+        fold.traced(journal.report, PAGES)
     return found
 
 
@@ -88,7 +91,7 @@ def _trace(place: Place, folder: Path) -> bytes | None:
 def _zipped(folder: Path, name: str) -> bytes | None:
     room, buffer = PAGES_BYTES, io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted((folder / name).rglob("*"))[:PAGES]:
+        for path in sorted((folder / name).rglob("*"))[:MOST_PAGES]:
             relative = path.relative_to(folder)
             content = read_untrusted(folder, relative, room + 1) if path.is_file() else None
             if content is None:

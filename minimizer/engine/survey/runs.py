@@ -49,7 +49,7 @@ from minimizer.engine.survey.early_end import doing, larger
 from minimizer.engine.survey.rank_plans import RankPlans
 from minimizer.engine.trouble import Again
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
-from minimizer.inside.questions import CurveRequest, ErrorsRequest, SurveyRequest, Switches
+from minimizer.inside.questions import SurveyRequest, Switches, TrainingRequest
 from minimizer.report.excused import merged
 from minimizer.report.instances import Instances
 from minimizer.report.model import Reproducibility
@@ -173,7 +173,7 @@ class Surveys:
         """The arguments of the script's command line."""
         return self._args
 
-    def asked(self, request: CurveRequest | ErrorsRequest, *, timeout: float) -> Outcome:
+    def asked(self, request: TrainingRequest, *, timeout: float) -> Outcome:
         """The answer of a run of the script that is no survey."""
         (outcome,) = self._executor.judge([request], timeout=timeout)
         return outcome

@@ -35,6 +35,8 @@ FALLBACK_RANDOM = "fallback_random"
 """The setting of Inductor that has compiled code draw eager's random numbers."""
 DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynamic_shapes"}}
 """Settings that ``torch.compile(dynamic=...)`` changes while it compiles."""
+IMPLIED = frozenset(f"{config}.{name}" for config, names in DYNAMIC.items() for name in names)
+"""The same by their whole names."""
 
 PRECISIONS = {
     "cuda.matmul": "none", "cudnn.conv": "tf32", "cudnn.rnn": "tf32",
@@ -113,12 +115,13 @@ def setting_lines(dynamic: bool | None = None) -> tuple[list[str], list[str]]:
 def changed_settings() -> list[tuple[str, str, str]]:
     """Name, former value and value, as text, of each setting that differs from before the script.
 
-    Of torch's own state that generated code depends on there are the precision of float32 products and the deterministic mode.
+    Of torch's own state that generated code depends on there are the precisions of float32 arithmetic and the deterministic mode.
     """
-    found = [(name, _shown(before), _shown(now)) for name, before, now in _changes()]
+    found = [(name, shown(before), shown(now)) for name, before, now in _changes()]
     precision = matmul_precision()
     if precision not in (None, "highest"):
         found.append(("torch.get_float32_matmul_precision()", "'highest'", repr(precision)))
+    found += [(f"torch.backends.{part}.fp32_precision", repr(usual), repr(now)) for part, usual, now in _precisions()]
     if torch.are_deterministic_algorithms_enabled():
         found.append(("torch.are_deterministic_algorithms_enabled()", "False", "True"))
     return found
@@ -133,7 +136,7 @@ def _changes() -> Iterator[tuple[str, Any, Any]]:
                 yield f"{module}.{name}", former, value
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value for a reader; nothing for one that is not known."""
     try:
         return "" if value is _CHANGED else literal_text(value)[:MAX_SHOWN]
@@ -222,7 +225,9 @@ def _torch_state() -> list[str]:
     if torch.are_deterministic_algorithms_enabled():
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
         lines.append(f"torch.use_deterministic_algorithms(True{', warn_only=True' if warn_only else ''})")
-    lines += _precisions()
+    if (of_all := matmul_precision()) not in (None, "highest"):
+        lines.append(f'torch.set_float32_matmul_precision("{of_all}")')
+    lines += [f'torch.backends.{part}.fp32_precision = "{now}"' for part, _, now in _precisions()]
     if _threads not in (None, torch.get_num_threads()):  # generated code depends on it
         lines.append(f"torch.set_num_threads({torch.get_num_threads()})")
     if torch.is_inference_mode_enabled():  # bound to a name, since the mode ends when its object dies
@@ -250,17 +255,14 @@ def contexts(inside: Sequence[Autocast], outside: Sequence[Autocast]) -> list[st
     ]
 
 
-def _precisions() -> list[str]:
-    lines = []
+def _precisions() -> Iterator[tuple[str, str, str]]:
+    """Part of ``torch.backends``, usual and present precision, where another one is in effect that no precision of all products tells."""
     of_all = matmul_precision()
-    if of_all not in (None, "highest"):
-        lines.append(f'torch.set_float32_matmul_precision("{of_all}")')
     for part, usual in PRECISIONS.items():
         now = operator.attrgetter(f"{part}.fp32_precision")(torch.backends)
         is_said = of_all is not None and part.endswith("matmul")
         if not is_said and _effect(now) != _effect(usual):
-            lines.append(f'torch.backends.{part}.fp32_precision = "{now}"')
-    return lines
+            yield part, usual, now
 
 
 def _effect(precision: str) -> str:

@@ -113,6 +113,8 @@ def exact_run(message: Message, channel: Channel) -> None:
     def before(call: int) -> None:
         if call == request.reset:
             torch._dynamo.reset()
+        if request.in_order:
+            torch._dynamo.config.reorderable_logging_functions = set()
         if moved is not None:
             moved.before(call)
 

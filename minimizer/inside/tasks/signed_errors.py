@@ -5,7 +5,6 @@ A graph whose results are off to one side is then taken apart: each of its nodes
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,14 +12,12 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch._inductor.config
 from torch import Tensor, fx
-from torch._dynamo.repro import after_dynamo
 from torch.utils._pytree import tree_leaves
 
 from ..failures import describe
 from ..graph.modules import module_of
-from ..messages import Phase, StackLine
+from ..messages import StackLine
 from ..outcome import Ending, Outcome
 from ..places import place_of
 from ..questions import ErrorsRequest
@@ -31,13 +28,11 @@ from ..referee.reruns import Reruns
 from ..values import snapshot
 from ..values.boundary import places
 from ..values.capturing import is_capturing
+from ..watch.backend_place import Compile, Compiled, take_place
 from ..watch.captured import CapturedGraph
 from ..watch.largest import maker_of, op_of
-from ..watch.line import end_with
-from ..watch.losses import Losses
 from ..wire import Channel, Message
-from .random_start import RandomStart
-from .script_run import what_ends
+from .training import Training
 
 Run = Callable[[Call], Side]
 MOST_FOUND = 20
@@ -51,26 +46,17 @@ def signed_errors(message: Message, channel: Channel) -> None:
     ``examined`` says how far the search for them came.
     """
     request = ErrorsRequest.read(message)
-    torch._inductor.config.fallback_random = True
-    torch._inductor.config.compile_threads = max(1, len(os.sched_getaffinity(0)))
-    RandomStart(0)
-    channel.send(Phase(phase="loss"))
     kept = KeptCalls(request)
 
     def finish(error: BaseException | None = None) -> None:
         kept.end()
-        found, examined = _examined(kept, time.monotonic() + request.seconds)
+        found, examined = _examined(kept, time.monotonic() + request.examining)
         outcome = Outcome(Ending.SAME, errors=found, examined=asdict(examined))
         if error is not None:
             outcome = replace(outcome, ending=Ending.RUNTIME_ERROR, exception=describe(error))
         channel.send(outcome)
 
-    def end_late(seconds: float, steps: int) -> None:
-        if seconds > request.training or steps >= request.steps:
-            end_with(finish)
-
-    Losses(on_step=end_late)
-    finish(what_ends(request.script, request.args))
+    finish(Training(request, finish).run(channel))
 
 
 @dataclass
@@ -113,23 +99,17 @@ class KeptCalls:
 
     def __init__(self, request: ErrorsRequest) -> None:
         self._request, self._bytes = request, 0
-        self._original: Any = after_dynamo.WrapBackendDebug.__call__
         self.graphs: list[tuple[CapturedGraph, list[tuple[Call, Run]]]] = []
-        keeper = self
-
-        def compile_graph(wrapper: Any, module: fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Any:
-            graph = CapturedGraph(len(keeper.graphs), module, wrapper._torchdynamo_orig_backend, inputs)
-            compiled, calls = keeper._original(wrapper, module, inputs, **kwargs), list[tuple[Call, Run]]()
-            if graph.communicates or graph.lifted.is_backward:
-                return compiled
-            keeper.graphs.append((graph, calls))
-            return lambda *args: keeper._call(graph, compiled, args, calls)
-
-        after_dynamo.WrapBackendDebug.__call__ = compile_graph  # type: ignore[method-assign, assignment]
-
-    def end(self) -> None:
+        self.end = take_place(self._compile)
         """Keep no further call, and let the compiler be."""
-        after_dynamo.WrapBackendDebug.__call__ = self._original  # type: ignore[method-assign]
+
+    def _compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Compile) -> Compiled:
+        graph = CapturedGraph(len(self.graphs), module, backend, inputs)
+        compiled, calls = compile_(), list[tuple[Call, Run]]()
+        if graph.communicates or graph.lifted.is_backward:
+            return compiled
+        self.graphs.append((graph, calls))
+        return lambda *args: self._call(graph, compiled, args, calls)
 
     def _call(self, graph: CapturedGraph, compiled: Callable[..., Any], args: Sequence[Any], calls: Any) -> Any:
         number, graph.calls = graph.calls, graph.calls + 1

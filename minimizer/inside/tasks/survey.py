@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 import torch._inductor.config
 from torch import fx
-from torch._dynamo.repro import after_dynamo
 from torch._dynamo.utils import get_metrics_context
 
 from .. import messages
@@ -37,8 +36,9 @@ from ..standard_output import StandardOutput
 from ..values import snapshot
 from ..values.capturing import WHY_CAPTURED, is_capturing
 from ..values.device import settle
-from ..watch import compilations, own_random
+from ..watch import own_random
 from ..watch.attempts import Attempts
+from ..watch.backend_place import take_place
 from ..watch.captured import CapturedGraph
 from ..watch.children import Children
 from ..watch.comparer import Comparer
@@ -112,7 +112,7 @@ class Survey:
         if request.compile:
             if request.trace is not None:
                 trace_to(request.trace)
-            self._install()
+            take_place(self._on_compile)
             if request.measure:
                 self._health.count_calls()
             # The signal may arrive inside a compiled function, where Dynamo would trace the handler.
@@ -184,30 +184,16 @@ class Survey:
         return text
 
     def _found(self) -> messages.Health:
-        """The health of what was compiled, with the settings that the script has changed."""
-        settings = [one for one in compilations.changed() if not self._is_ours(one)]
+        """The health of what was compiled, and how long the run took without the comparison."""
         seconds = time.monotonic() - self._begun - self._coverage.seconds
-        return replace(self._health.found(self._coverage.graphs), changed=settings, seconds=seconds)
-
-    def _is_ours(self, one: messages.Changed) -> bool:
-        """Whether a setting was changed only to make random numbers comparable."""
-        return self._replaces_random and one.name.endswith(f".{state.FALLBACK_RANDOM}")
+        return replace(self._health.found(self._coverage.graphs), seconds=seconds)
 
     # the hook ----------------------------------------------------------------------------------------------------
-
-    def _install(self) -> None:
-        original = after_dynamo.WrapBackendDebug.__call__
-        survey = self
-
-        def compile_graph(wrapper: Any, module: fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Any:
-            backend = wrapper._torchdynamo_orig_backend
-            return survey._on_compile(backend, module, inputs, lambda: original(wrapper, module, inputs, **kwargs))
-
-        after_dynamo.WrapBackendDebug.__call__ = compile_graph  # type: ignore[method-assign, assignment]
 
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
         graph = CapturedGraph(len(self._coverage.graphs), module, backend, inputs)
         self._coverage.add(graph, _frame())
+        self._health.settings.look(backend)
         if graph.communicates:
             self._record.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
         if is_capturing():
@@ -257,7 +243,9 @@ class Survey:
         if graph.random:
             # Makes inductor draw eager's random numbers, so that the graph can be compared. Never reset, since a backward is
             # compiled later, when the script gets there.
-            self._replaces_random = self._replaces_random or not torch._inductor.config.fallback_random
+            if not torch._inductor.config.fallback_random:
+                self._replaces_random = True
+                self._health.settings.leave_out(f"torch._inductor.config.{state.FALLBACK_RANDOM}")
             replaces = self._replaces_random or state.refuses_random(graph.backend)
             graph.draws_by_inductor = replaces and own_random.is_used_by(graph.backend)
             torch._inductor.config.fallback_random = True

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import fx
 from torch._C import _len_torch_function_stack, _pop_torch_function_stack, _push_on_torch_function_stack
-from torch._dynamo.repro import after_dynamo
 from torch.overrides import TorchFunctionMode
 
 from ..compiler.entries import at_entries
+from ..watch.backend_place import Compile, Compiled, take_place
 from .graphs import TracedGraph
 from .recorder import CALL, GRAPH, Recorder
 
@@ -48,12 +48,12 @@ class Regions:
         return leave
 
     def _watch_graphs(self) -> None:
-        def compile_graph(wrapper: Any, module: fx.GraphModule, inputs: list[Any], **_: Any) -> Any:
-            graph = TracedGraph(len(self.graphs), module, wrapper._torchdynamo_orig_backend)
+        def compile_graph(backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Compile) -> Compiled:
+            graph = TracedGraph(len(self.graphs), module, backend)
             self.graphs.append(graph)
             return lambda *args: self._call(graph, args)
 
-        after_dynamo.WrapBackendDebug.__call__ = compile_graph  # type: ignore[method-assign, assignment]
+        take_place(compile_graph)
 
     def _call(self, graph: TracedGraph, args: tuple[Any, ...]) -> Any:
         if threading.get_ident() != self._thread:

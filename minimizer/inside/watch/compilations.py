@@ -1,4 +1,4 @@
-"""What Dynamo's own metrics say of a run, as data: graph breaks and recompiles with the user's lines, and settings that were changed."""
+"""What Dynamo's own metrics say of a run, as data: graph breaks and recompiles with the user's lines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 import torch._dynamo.utils as books
 
-from ..graph import state
-from ..messages import Break, Changed, Recompile, StackLine
+from ..messages import Break, Recompile, StackLine
 from ..places import place_of, without_folders
 from .captured import CapturedGraph
 
-MOST_BREAKS, MOST_RECOMPILES, MOST_CHANGED, MOST_LINES, MOST_TEXT = 100, 500, 100, 30, 2000
+MOST_BREAKS, MOST_RECOMPILES, MOST_LINES, MOST_TEXT = 100, 500, 30, 2000
 """Breaks and recompiles that are reported, lines of a stack, and characters of a reason."""
 MOST_DECORATORS = 20
 """Lines above a ``def`` that belong to it."""
@@ -74,11 +73,6 @@ def recompiles() -> list[Recompile]:
                 )
             )
     return found[:MOST_RECOMPILES]
-
-
-def changed() -> list[Changed]:
-    """The settings of the compiler that differ from before the script, and torch's own that it compiles by."""
-    return [Changed(*one) for one in state.changed_settings()[:MOST_CHANGED]]
 
 
 def _add(found: dict[tuple[str, int, str], Break], one: Break) -> None:

@@ -23,6 +23,7 @@ from ..values.device import settle
 from . import compilations, compile_times
 from .backward_runs import BackwardRuns
 from .captured import CapturedGraph
+from .changed_settings import ChangedSettings
 from .kept_memory import kept_compiled, kept_in_eager
 from .outer_calls import OuterCalls
 
@@ -43,6 +44,7 @@ class Health:
 
     def __init__(self) -> None:
         books.set_compilation_metrics_limit(MOST_COMPILATIONS)
+        self.settings = ChangedSettings()
         self._outer: OuterCalls | None = None
         self._backwards: BackwardRuns | None = None
         self._ours = 0.0
@@ -127,6 +129,7 @@ class Health:
             compiled_seconds=sum(self._compiled[graph] for graph in both) if both else None,
             broken=compilations.breaks(graphs),
             recompiled=compilations.recompiles(),
+            changed=self.settings.found(),
             timed=[one for graph in graphs if (one := self._timed(graph)) is not None][:MOST],
             calls=self._outer.count if self._outer is not None else 0,
             backwards=self._backwards.count if self._backwards is not None else None,

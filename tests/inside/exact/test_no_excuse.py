@@ -356,6 +356,40 @@ def test_an_error_of_the_backend_eager_alone_is_left_to_the_graphs_and_hides_no_
     assert found is not None and (found.call, found.difference.first.path) == (3, "raised")
 
 
+MOVED = """
+import torch
+torch._dynamo.config.reorderable_logging_functions.add(print)
+@torch.library.custom_op("moved::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    print("twice")
+    return x * 2
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+@torch.compile
+def step(x):
+    print("begin")
+    x = twice(x)
+    for word in WORDS:
+        print(word)
+    return x + 1
+for _ in range(2):
+    step(torch.ones(2))
+"""
+"""Prints that wait for the end of a graph with an operator that prints at once."""
+
+
+@pytest.mark.needs_excuse("exact_reordered")
+@pytest.mark.fault_behind("exact_reordered")
+def test_prints_that_the_script_has_moved_are_no_fault_and_hide_none(child: Executor, home: Path) -> None:
+    answer = compared(child, home, MOVED.replace("WORDS", '("left", "right")'))
+    assert (answer.found, answer.ended) == (None, "")
+    assert [one.object for one in answer.excused if one.rule == "exact_reordered"] == ["printed text[0]"]
+    wrong = '("left", "right") if torch.compiler.is_compiling() else ("right", "left")'
+    found = compared(child, home, MOVED.replace("WORDS", wrong)).found
+    assert found is not None and found.difference.first.path.startswith("printed text[")
+
+
 def test_an_error_of_pythons_own_kind_that_dynamo_raises_is_no_lost_handler(child: Executor, home: Path) -> None:
     """It ends the script, as any error of the compiler does."""
     text = """

@@ -1,4 +1,4 @@
-"""Graph breaks, recompiles and settings as Dynamo's own metrics have them, from real runs."""
+"""Graph breaks and recompiles as Dynamo's own metrics have them, from real runs."""
 
 from __future__ import annotations
 
@@ -111,27 +111,3 @@ def test_each_recompile_has_its_guard_and_the_line_that_made_it(child: Executor,
     (sized,) = [one for one in found if one.function == "grown"]
     assert "size mismatch at index 0. expected 2, actual 3" in sized.guard
     assert sized.stack[-1].code == "def grown(x):" and not sized.made_by and sized.seconds > 0
-
-
-SETTINGS = """
-    import torch
-    import torch._inductor.config as inductor
-
-    torch._dynamo.config.cache_size_limit = 256
-    inductor.cpp.simdlen = 256
-    torch.set_float32_matmul_precision("high")
-    torch.compile(torch.sin, dynamic=True, backend="eager")(torch.rand(2))
-    print("done", torch.dropout(torch.ones(3), 0.5, True).shape)
-"""
-
-
-def test_settings_that_the_script_changes_are_told_with_their_defaults(child: Executor, tmp_path: Path) -> None:
-    found = survey(child, script(tmp_path, SETTINGS), measure=True, values=False).finished
-
-    assert found is not None and found.health is not None
-    assert [(one.name, one.default, one.value) for one in found.health.changed] == [
-        ("torch._dynamo.config.recompile_limit", "8", "256"),
-        ("torch._inductor.config.cpp.simdlen", "None", "256"),
-        ("torch.get_float32_matmul_precision()", "'highest'", "'high'"),
-    ]
-    assert found.output == "done torch.Size([3])\n"

@@ -17,13 +17,14 @@ from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import HANG_AFTER
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.journal import Journal
-from minimizer.engine.measure.health_run import TRACE, examine
+from minimizer.engine.measure.health_run import examine
 from minimizer.engine.survey.runs import Surveys
 from minimizer.inside.messages import StackLine
 from minimizer.inside.watch import health
 from minimizer.inside.watch.backward_runs import BackwardRuns
 from minimizer.report.examined import Health
 from minimizer.report.model import Report
+from minimizer.report.traces import PAGES, TRACE
 from minimizer.sink import FolderSink
 
 SCRIPT = """
@@ -70,8 +71,9 @@ def test_health_of_a_script_that_breaks_and_recompiles(child: Executor, tmp_path
     assert any(text.startswith("outer, script.py line 9: ") for text in found.frames)
     trace = (tmp_path / "out" / TRACE).read_text()
     assert "dynamo_output_graph" in trace
-    pages = zipfile.ZipFile(io.BytesIO((tmp_path / "out" / "tlparse.zip").read_bytes()))
+    pages = zipfile.ZipFile(io.BytesIO((tmp_path / "out" / PAGES).read_bytes()))
     assert "index.html" in pages.namelist()
+    assert journal.report.traces == [TRACE, PAGES]
 
 
 def test_each_backward_counts_whatever_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from minimizer.report.drift import Drift, Parting
 from minimizer.report.examined import Checked, Health, Largest
 from minimizer.report.finding import Cost, Finding, Remedy
 from minimizer.report.instances import Instances
-from minimizer.report.model import Failure, Reduction, Report, ScriptError, Workaround
+from minimizer.report.model import Ablated, Failure, Reduction, Report, ScriptError, Workaround
 from minimizer.script_text import check_script
 from minimizer.store import Job, Store
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
@@ -405,6 +405,25 @@ def test_page_shows_the_losses_of_a_training_with_where_they_part(client: FlaskC
     assert "The loss of <code>&lt;net&gt;</code> parts." in losses and 'class="loss-chart"' in losses
     assert "Thin: 1 run of eager with other roundings." in losses
     assert "<td>gradient norm</td><td>1</td><td>3</td>" in losses and "<td>loss</td><td>2</td><td>–</td>" in losses  # noqa: RUF001
+
+
+def test_page_shows_what_was_taken_out_and_where_to_look_on(client: FlaskClient, store: Store) -> None:
+    job = store.submissions.submit(SCRIPT, "routed.py", Options())[0]
+    ablation = [
+        Ablated(what="lowerings", of="program", outcome="passes"),
+        Ablated(what="<layer>", of="script", outcome="fails"),
+    ]
+    changes = {"ablation": ablation, "look_first": "Look at `<log>`.", "traces": ["torch_trace.log", "../other"]}
+    Hands(store, job).finish(minimized_report().model_copy(update=changes))
+    page = client.get(f"/jobs/{job.id}").text
+    _, _, blame = page.partition('id="blame"')
+    assert "<code>lowerings</code> off" in blame and "the failure needs lowerings" in blame
+    assert (
+        "<code>&lt;layer&gt;</code> in eager, in the whole script" in blame and "the script fails all the same" in blame
+    )
+    _, _, traces = page.partition('id="traces"')
+    assert "Look at <code>&lt;log&gt;</code>." in traces and f"/jobs/{job.id}/artifacts/torch_trace.log" in traces
+    assert "../other" not in page
 
 
 def test_list_has_an_older_page(client: FlaskClient, store: Store) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from minimizer.engine.advice.rules import breaks_per_call, causes, guard_of
 from minimizer.engine.child.compilations import Break, Recompile, StackLine
-from minimizer.engine.child.protocol import Changed, Health, Timed
+from minimizer.engine.child.protocol import Health, Timed
 
 LINE = StackLine(file="train.py", line=12, code="if y.sum() > 0:", function="forward")
 SIZE = "0/0: tensor 'x' size mismatch at index {index}. expected {old}, actual {new}"
@@ -166,15 +166,6 @@ def test_a_graph_that_is_slower_than_eager_is_told_with_both_times() -> None:
 )
 def test_a_time_within_noise_is_no_finding(changes: dict[str, Any]) -> None:
     assert not found(timed=[timed(**changes)])
-
-
-def test_settings_are_one_finding_with_defaults_and_the_first_line() -> None:
-    text = "import torch\nimport torch._inductor.config as inductor\n\ninductor.memory_planning = True\n"
-    changed = [Changed(name="torch._inductor.config.memory_planning", default="False", value="True")]
-    (finding,) = [cause.finding for cause in causes(Health(changed=changed), text, "train.py")]
-    assert finding.kind == "settings" and finding.cost is None
-    assert "1 setting" in finding.what and "is True (default False)" in finding.what
-    assert (finding.source.file, finding.source.line) == ("train.py", 4)
 
 
 def test_nothing_is_found_where_nothing_was_seen() -> None:

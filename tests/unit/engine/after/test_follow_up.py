@@ -16,13 +16,16 @@ from minimizer.engine.after.follow_up import MAY_SHRINK, FollowUp
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import CODE_SECONDS, SHARES, VERIFY_RUNS, VERIFY_SECONDS
 from minimizer.engine.child import protocol
+from minimizer.engine.child.curves import Curve
 from minimizer.engine.child.environment import Place
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.emit import Details, Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.survey.runs import TimedRun
 from minimizer.errors import BudgetExceeded, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
+from minimizer.report.examined import Checked
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.model import Failure, Reduction, Report, Reproducibility, Verification
 from minimizer.sandbox import choose_sandbox
@@ -276,6 +279,50 @@ def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
     follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.CRASH))
     follow_up.examine()
     assert report.health.untimed == "the script does not come to its end"
+
+
+def out_of_time(trace: str) -> None:
+    raise BudgetExceeded("late")
+
+
+def without_a_loss(request: object, timeout: float) -> Outcome:
+    return Outcome(ending=Ending.SAME, curve=Curve(took=1.0))
+
+
+@pytest.mark.parametrize(
+    ("survey", "backward", "health", "why"),
+    [
+        (400.0, 4, out_of_time, "there was no time for further runs of the script"),
+        (1.0, 4, out_of_time, "the runs that compare them did not come to their end"),
+        (1.0, 4, lambda trace: None, ""),
+        (400.0, 0, out_of_time, ""),
+    ],
+    ids=["a long survey", "the time ends", "no loss is seen", "no training"],
+)
+def test_losses_of_a_training_that_are_not_compared_say_why(
+    follow_up: FollowUp, survey: float, backward: int, health: Callable[[str], None], why: str
+) -> None:
+    surveys = SimpleNamespace(cold=None, crowding=1.0, health=health, asked=without_a_loss, args=[])
+    follow_up = replace(follow_up, surveys=cast(Any, surveys))
+    follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
+    report = follow_up.report
+    report.timings[Step.SURVEY], report.checked = survey, Checked(backward=backward)
+    follow_up.examine()
+    if why:
+        assert report.drift is not None and report.drift.verdict == "untold"
+        assert report.drift.what == f"The losses with the compiler and without were not compared: {why}."
+    else:
+        assert report.drift is None
+
+
+@pytest.mark.parametrize("changes", [{"nproc": 2}, {"expect": "crash"}])
+def test_nothing_is_said_of_losses_that_are_never_compared(follow_up: FollowUp, changes: dict[str, Any]) -> None:
+    options = follow_up.options.model_copy(update=changes)
+    follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(cold=None)), options=options)
+    follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
+    follow_up.report.timings[Step.SURVEY], follow_up.report.checked = 400.0, Checked(backward=4)
+    follow_up.examine()
+    assert follow_up.report.drift is None
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,10 @@ ANSWERS = {True: Answer.FAILS, False: Answer.PASSES, None: Answer.OTHER}
 class Trials:
     """A compiler in which some parts act, and the failure shows by rule (None: another one does); it has all knobs, all off."""
 
-    def __init__(self, fails: Callable[[Setting], bool | None], parts: Sequence[str] = (RELU,)) -> None:
-        self._fails, self._parts = fails, parts
+    def __init__(
+        self, fails: Callable[[Setting], bool | None], parts: Sequence[str] = (RELU,), setup: str = ""
+    ) -> None:
+        self._fails, self._parts, self.setup = fails, parts, setup
         self.backend: str | None = None
         self.asked: list[Setting] = []
 
@@ -235,7 +237,8 @@ def test_the_cheapest_change_that_helps_is_the_workaround(diagnosed: Callable[..
     )
     assert report.workaround.what.endswith("takes 2.50 ms with it and 1.00 ms without")
     assert (report.workaround.seconds_before, report.workaround.seconds_with) == (0.001, 0.0025)
-    assert len(original.tried) == 1  # before the module and the function, which would break the graph
+    is_change = ["make_fallback" in text for text in original.tried]
+    assert is_change == [True, False], "before the module, which would break the graph, and is run for the ablation"
     assert report.workaround.diff.startswith("--- a/script.py\n+++ b/script.py\n@@ ")
     added = [
         line[1:] for line in report.workaround.diff.splitlines() if line.startswith("+") and "script.py" not in line
@@ -260,6 +263,45 @@ def test_the_culprit_of_a_script_has_the_operator_that_is_blamed(
     report = diagnosed(Trials(without(RELU)), Original(lambda text: Tried(passes=False)), culprits=[culprit])
     assert report.blame is not None and report.blame.confirmed
     assert (report.culprits[0].operators, report.culprits[0].what) == (operators, what)
+
+
+def test_each_kind_of_parts_that_acts_is_switched_off_as_a_whole(diagnosed: Callable[..., Report]) -> None:
+    parts = (RELU, "post_grad_passes/remove_noop_ops", "decomposition/aten.silu.default")
+
+    report = diagnosed(Trials(without(RELU), parts), Original(lambda text: Tried(passes=False)))
+
+    told = [(one.what, one.outcome) for one in report.ablation if one.of == "program"]
+    assert told == [("post_grad_passes", "fails"), ("lowerings", "passes")], "and of another stage none"
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_nothing_is_said_of_kinds_where_the_failure_does_not_show_as_it_is(
+    diagnosed: Callable[..., Report], shows: bool
+) -> None:
+    report = diagnosed(Trials(lambda s: shows), Original(lambda text: Tried(passes=False)))
+    assert bool([one for one in report.ablation if one.of == "program"]) is shows
+
+
+@pytest.mark.parametrize(
+    ("ended", "outcome"),
+    [
+        (Tried(passes=True, frames=1), ["passes"]),
+        (Tried(passes=False, frames=1), ["fails"]),
+        (Tried(passes=True, frames=0), []),
+    ],
+    ids=["it passes", "it fails", "nothing is compiled"],
+)
+def test_the_script_is_run_once_with_the_module_at_fault_in_eager(
+    diagnosed: Callable[..., Report], ended: Tried, outcome: list[str]
+) -> None:
+    line = "torch._inductor.config.pattern_matcher = True"
+    original = Original(lambda text: ended if "act = torch.compiler.disable" in text else Tried(line in text, frames=1))
+
+    report = diagnosed(Trials(lambda s: line not in s.lines), original)
+
+    assert [one.outcome for one in report.ablation if (one.what, one.of) == ("act", "script")] == outcome
+    assert sum("torch.compiler.disable" in text for text in original.tried) == 1
+    assert report.workaround is not None and report.workaround.code == line
 
 
 def test_a_setting_that_mends_the_program_is_tried_on_the_script(diagnosed: Callable[..., Report]) -> None:
@@ -293,6 +335,18 @@ def test_a_setting_is_said_to_hold_for_eager_where_it_does(diagnosed: Callable[.
 
     assert report.workaround is not None and report.workaround.code == line
     assert report.workaround.what.startswith("a setting that holds for all that the script computes, in eager too")
+
+
+def test_a_setting_that_only_the_program_shows_is_put_back(diagnosed: Callable[..., Report]) -> None:
+    """A context, or a module that the script imports, has set it while the graph was compiled."""
+    name = "torch._inductor.config.debug_fusion"
+    line = f"{name} = False"
+
+    report = diagnosed(
+        Trials(lambda s: line not in s.lines, setup=f"{name} = True"), Original(lambda text: Tried(False, frames=1))
+    )
+
+    assert [(flag.value, flag.outcome) for flag in report.flags if flag.name == name] == [("False", "passes")]
 
 
 def test_no_compiler_is_no_workaround(diagnosed: Callable[..., Report]) -> None:

@@ -1,0 +1,29 @@
+"""The place of Dynamo's wrapper around backends: what takes it sees every graph before the compiler does, and decides what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+from torch._dynamo.repro import after_dynamo
+
+Compiled = Callable[..., Any]
+Compile = Callable[[], Compiled]
+CompileGraph = Callable[[Any, fx.GraphModule, list[Any], Compile], Compiled]
+"""Given the script's backend, a graph, example inputs, and what compiles that as without us."""
+
+
+def take_place(compile_graph: CompileGraph) -> Callable[[], None]:
+    """Let a function compile all graphs of this process from now on, until what is returned is called."""
+    original = after_dynamo.WrapBackendDebug.__call__
+
+    def call(wrapper: Any, module: fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Compiled:
+        backend = wrapper._torchdynamo_orig_backend
+        return compile_graph(backend, module, inputs, lambda: original(wrapper, module, inputs, **kwargs))
+
+    def give_back() -> None:
+        after_dynamo.WrapBackendDebug.__call__ = original  # type: ignore[method-assign]
+
+    after_dynamo.WrapBackendDebug.__call__ = call  # type: ignore[method-assign, assignment]
+    return give_back

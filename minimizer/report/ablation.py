@@ -1,0 +1,90 @@
+"""The table of an ablation: the failure with ever more of the compiler, with one kind of its parts off, and with one module left to eager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from minimizer.report.model import Ablated, Report
+from minimizer.report.outcomes import in_words
+from minimizer.vocabulary import UNJUDGED
+
+PASSES = "passes"
+OWN = "the script's own backend"
+
+RUNGS = {
+    "eager": "what Dynamo captures",
+    "aot_eager": "what AOTAutograd makes of the graph",
+    "aot_eager_decomp_partition": "the decompositions, and the split into forward and backward",
+    "inductor": "the code that Inductor generates",
+    "cudagraphs": "the capture into a CUDA graph",
+}
+"""What each backend of the ladder adds to the one before it; others are the script's own."""
+KINDS = {
+    "decomposition": "decompositions",
+    "pre_grad_passes": "passes over the graph before autograd",
+    "joint_graph_passes": "passes over forward and backward together",
+    "post_grad_passes": "passes over the graph that is lowered",
+    "passes": "passes that are no part of these",
+    "patterns": "patterns that replace operators",
+    "fusion": "fusions of operators into one kernel",
+    "lowerings": "lowerings of operators",
+    "cudagraphs": "captures into CUDA graphs",
+}
+"""The kinds of parts that are switched off as a whole."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table. ``what`` is code, ``how`` the words behind it; ``seconds``: None where the run was not timed."""
+
+    what: str
+    how: str
+    outcome: str
+    raised: str
+    seconds: float | None
+    says: str
+
+
+def rows(report: Report) -> Iterator[Row]:
+    """All rows: those of the ladder, then those of the small program, then those of the whole script."""
+    yield from of_compiler(report)
+    yield from map(_taken_out, (one for one in report.ablation if one.of == "script"))
+
+
+def of_compiler(report: Report) -> Iterator[Row]:
+    """The rows that name nothing of the script."""
+    failed, below = False, True
+    for rung in report.ladder:
+        is_judged = rung.outcome not in UNJUDGED
+        fails = is_judged and rung.outcome != PASSES
+        says = _of_rung(RUNGS.get(rung.backend, OWN), fails=fails if is_judged else None, failed=failed, below=below)
+        yield Row(rung.backend, "", in_words(rung.outcome), rung.raised, rung.seconds, says)
+        failed, below = failed or fails, is_judged
+    yield from map(_taken_out, (one for one in report.ablation if one.of == "program"))
+
+
+def _taken_out(one: Ablated) -> Row:
+    how = "off" if one.of == "program" else "in eager, in the whole script"
+    return Row(one.what, how, in_words(one.outcome), "", None, _of_part(one))
+
+
+def _of_rung(adds: str, *, fails: bool | None, failed: bool, below: bool) -> str:
+    """What a rung says that ``adds`` something, by whether it fails, an earlier one has ``failed``, and the one ``below`` could be judged."""
+    if fails is None:
+        return f"nothing of {adds}"
+    if failed:
+        return "nothing new: it fails below, too" if fails else f"with {adds} the failure does not show"
+    if not fails:
+        return f"{adds}: not at fault"
+    return f"the first to fail, by {adds}" if below else "the first to fail; the one below could not be judged"
+
+
+def _of_part(one: Ablated) -> str:
+    if one.outcome not in (PASSES, "fails"):
+        return "nothing: it fails in another way"
+    is_needed = one.outcome == PASSES
+    if one.of == "script":
+        return "the failure needs this module compiled" if is_needed else "the script fails all the same"
+    named = KINDS.get(one.what, "parts of this kind")
+    return f"the failure needs {named}" if is_needed else f"the failure needs no {named}"

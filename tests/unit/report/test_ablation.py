@@ -1,0 +1,61 @@
+"""What each row of an ablation says: of the ladder by the rungs below it, of a part by whether the failure is there without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from minimizer.report.ablation import KINDS, of_compiler, rows
+from minimizer.report.model import Ablated, Report, Rung
+from minimizer.report.sections import ablation
+
+LADDER = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
+
+
+def report(*outcomes: str, ablated: list[Ablated] | None = None) -> Report:
+    ladder = [Rung(backend=name, outcome=one, seconds=0.5) for name, one in zip(LADDER, outcomes, strict=False)]
+    return Report(ladder=ladder, ablation=ablated or [])
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "says"),
+    [
+        (("passes", "different"), ["what Dynamo captures: not at fault", "the first to fail, by what AOTAutograd makes of the graph"]),
+        (("different", "crash"), ["the first to fail, by what Dynamo captures", "nothing new: it fails below, too"]),
+        (("different", "passes"), ["the first to fail, by what Dynamo captures", "with what AOTAutograd makes of the graph the failure does not show"]),
+        (("lost", "different"), ["nothing of what Dynamo captures", "the first to fail; the one below could not be judged"]),
+    ],
+)  # fmt: skip
+def test_a_rung_says_what_it_adds_to_those_below(outcomes: tuple[str, ...], says: list[str]) -> None:
+    assert [row.says for row in rows(report(*outcomes))] == says
+
+
+@pytest.mark.parametrize(
+    ("outcome", "of", "says"),
+    [
+        ("passes", "program", f"the failure needs {KINDS['lowerings']}"),
+        ("fails", "program", f"the failure needs no {KINDS['lowerings']}"),
+        ("fails otherwise", "program", "nothing: it fails in another way"),
+        ("passes", "script", "the failure needs this module compiled"),
+        ("fails", "script", "the script fails all the same"),
+    ],
+)
+def test_a_part_that_is_taken_out_says_whether_the_failure_needs_it(outcome: str, of: str, says: str) -> None:
+    one = Ablated(what="lowerings", of=of, outcome=outcome)  # type: ignore[arg-type]
+    assert [row.says for row in rows(report(ablated=[one]))] == [says]
+
+
+def test_all_of_it_is_one_table_and_an_issue_names_no_module_of_the_script() -> None:
+    ablated = [
+        Ablated(what="lowerings", of="program", outcome="passes"),
+        Ablated(what="layers.3.act", of="script", outcome="passes"),
+    ]
+    one = report("passes", "passes", "passes", "different", ablated=ablated)
+    lines = ablation(one).splitlines()
+    assert lines[0] == "| compiled with | outcome | seconds | says |"
+    assert lines[5].startswith("| `inductor` | wrong values | 0.5 | the first to fail")
+    assert lines[6].startswith("| `lowerings` off | passes |  | the failure needs lowerings")
+    assert (
+        lines[7]
+        == "| `layers.3.act` in eager, in the whole script | passes |  | the failure needs this module compiled |"
+    )
+    assert [row.what for row in of_compiler(one)] == [*LADDER, "lowerings"]
