@@ -27,7 +27,7 @@ from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.finding import FindingLevel, FindingOracle
 from minimizer.engine.levels.held_graph import GraphLevel
 from minimizer.engine.levels.outer import RAISED, OuterLevel
-from minimizer.engine.levels.parting import VALUES, PartingLevel
+from minimizer.engine.levels.parting import VALUES, Compared, PartingLevel
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.reduce.python import Rerun
@@ -35,7 +35,7 @@ from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.triage import Triage
-from minimizer.engine.survey.verdicts import unexamined
+from minimizer.engine.survey.verdicts import maybe_read, unexamined, unmade_overwriting, unread
 from minimizer.errors import ChildFailed
 from minimizer.report.examined import Attempt
 from minimizer.vocabulary import Kind, Reason, Status
@@ -89,6 +89,8 @@ class Routes:
 
     def follow(self, found: Case | ScriptCase) -> Draft | Settled:
         """The first repro that a route leads to; else the verdict."""
+        if isinstance(found, ScriptCase) and found.written_over:
+            return self._tried(SIDE_BY_SIDE, partial(self.by_overwriting, found))
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
         stale = self.calls.stale
         if stale is not None and stale.cache is not None and isinstance(found, Case):
@@ -176,10 +178,25 @@ class Routes:
 
     def by_parting(self, found: Case | ScriptCase) -> Draft | None:
         """The repro of the calls of torch after which eager and compiled part; None where these do not show it in clean processes too."""
-        draft = self._level(PartingLevel).draft
+        level = self._level(PartingLevel)
         if isinstance(found, Case):
-            return self._that_holds(partial(draft, found.signature.kind, self._original(found)))
-        return self._that_holds(partial(draft, found.otherwise.kind, check=found.otherwise.exception))
+            kind, original = found.signature.kind, self._original(found)
+            return self._that_holds(lambda: level.draft(level.compared(), kind, original))
+        otherwise = found.otherwise
+        return self._that_holds(lambda: level.draft(level.compared(otherwise.exception), otherwise.kind))
+
+    def by_overwriting(self, found: ScriptCase) -> Draft | Settled:
+        """The repro of a call that writes over an earlier result which the script reads later; else the verdict by what it reads."""
+        level, seen = self._level(PartingLevel), Compared(why="there was no time to see")
+        if self._is_one_process:
+            with until_over(), suppress(ChildFailed):
+                seen = level.compared()
+        if seen.is_equal:
+            return unread(found)
+        if seen.parting is None:
+            why = seen.why or (seen.sides.stopped if seen.sides is not None else "") or "not all of it could be noted"
+            return maybe_read(found, why)
+        return self._that_holds(partial(level.draft, seen, Kind.WRONG_OUTPUT)) or unmade_overwriting(found)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""

@@ -342,6 +342,7 @@ class Finished(Said):
     modules: list[str]
     unsteady: str
     overwritten: str
+    written_over: str
     notes: list[str]
     printed: str
     output: str | None = None

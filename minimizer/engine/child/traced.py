@@ -87,7 +87,7 @@ class Parting(Loose):
 
     ``own``: it is wrong on eager's own inputs; else it carries on what an earlier event has left. ``sort``: that of the difference, as
     the comparator names it (``what`` in `inside/referee/compare.py`). ``error``: the distance of the compiled value from eager's relative
-    to that, in the norm.
+    to that, in the norm. ``overwrites``: the value is the result of an earlier call, which this event has written over.
     """
 
     event: Count
@@ -97,6 +97,7 @@ class Parting(Loose):
     sort: Name = ""
     rule: Text = ""
     error: Number = None
+    overwrites: bool = False
 
 
 class Distance(Loose):

@@ -52,11 +52,11 @@ def smallest_parting(
     Sets the ``target`` of ``rerun``, and its backend to the cheapest on which the script parts.
     """
     source = Writable.of(program)
-    if parting.event not in source.can_be_written or not parting.value:
+    if not {parting.event, *_returned_by(program, parting)} <= source.can_be_written or not parting.value:
         return None
     start = Slice(source, parting.event, frozenset())
     tried, begun = 0, time.monotonic()
-    for tolerance in TOLERANCES if can_be_paired(start) else ():
+    for tolerance in TOLERANCES if can_be_paired(start) and not parting.overwrites else ():
         guess, last = (
             calls_alone(source, parting.event, parting.value, tolerance, last=last)
             or backwards_alone(source, parting.event, tolerance, last=last)
@@ -94,23 +94,37 @@ def smallest_parting(
 def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
     """Scripts that may part there, those with random numbers and of fewer events first."""
     start = Slice(source, parting.event, frozenset())
+    kept = _returned_by(source.program, parting)
     for drawn in (True, False):
         known: set[tuple[int, ...]] = set()
-        for one in slices(start):
+        for one in (replace(one, anchors=one.anchors | kept) for one in slices(start)):
             if tuple(one.events) in known or not can_be_paired(one):
                 continue
             known.add(tuple(one.events))
             yield from (Paired(one, parting.value, drawn, tolerance) for tolerance in TOLERANCES)
 
 
-def told(program: OuterProgram, event: int) -> str:
-    """Where an event stands in the program, in words: the call of its graph, or the backward, and what goes before."""
+def told(program: OuterProgram, parting: Parting) -> str:
+    """Where the sides part, in words: the call of a graph or the backward, and what goes before, or what it writes over."""
+    place = _place(program, parting.event)
+    for maker in _returned_by(program, parting):
+        return f"{place}, which writes over {parting.value}, a result of {_place(program, maker)}"
+    return f"{place}, behind the calls that led to it"
+
+
+def _place(program: OuterProgram, event: int) -> str:
     graph = program.graph_of[event]
-    if graph is None:
-        number = sum(one.kind == BACKWARD for one in program.events[: event + 1])
-        return f"backward {number} of the script, behind the calls that led to it"
-    number = sum(one == graph for one in program.graph_of[: event + 1])
-    return f"call {number} of {graph.replace('_', ' ')}, behind the calls that led to it"
+    if graph is not None:
+        number = sum(one == graph for one in program.graph_of[: event + 1])
+        return f"call {number} of {graph.replace('_', ' ')}"
+    number = sum(one.kind == BACKWARD for one in program.events[: event + 1])
+    return f"backward {number} of the script"
+
+
+def _returned_by(program: OuterProgram, parting: Parting) -> frozenset[int]:
+    """The event that has made the value which another one writes over; none where values part in another way."""
+    makers = (index for index, event in enumerate(program.events) if parting.value in event.makes)
+    return frozenset([*makers][:1] if parting.overwrites else ())
 
 
 def _without_anchors(problem: Problem[Paired]) -> None:

@@ -140,9 +140,13 @@ class Settled:
 
 @dataclass(frozen=True)
 class ScriptCase:
-    """A failure that no graph carries; ``otherwise``: the verdict if the script does not fail without our hooks."""
+    """A failure that no graph carries; ``otherwise``: the verdict if the script does not fail without our hooks.
+
+    ``written_over``: for a mere suspect, the call that wrote over an earlier result, in words: a failure if the script reads that later.
+    """
 
     otherwise: Settled
+    written_over: str = ""
 
 
 Found = Case | ScriptCase | Settled

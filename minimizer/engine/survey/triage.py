@@ -48,6 +48,8 @@ class Triage:
         self.suspects = Suspects(self._holding)
         self.layouts: list[protocol.Seen] = []
         """Calls of the last run that ended which differ in their memory layout only, and were passed by for it."""
+        self._written_over = ""
+        """The first call that wrote over an earlier output, where no CUDA graph has its memory."""
 
     def run(self) -> Found:
         """Run the script until it fails or gets a verdict; a healthy one several times.
@@ -62,6 +64,7 @@ class Triage:
             while is_healthy(found) and runs < SURVEYS and self._is_worth_another(time.monotonic() - started):
                 earlier = self.surveys.plan.runs
                 found, runs = self._once(caches=runs == 1), runs + 1
+        written_over = self._written_over if is_healthy(found) else ""
         if isinstance(found, Settled) and is_healthy(found) and (untouched := self.surveys.plan.untouched):
             found = too_little(found, untouched)
         if isinstance(found, Case):
@@ -72,11 +75,12 @@ class Triage:
             passed = self.surveys.plan.passed(found.signature.kind, found.graph, found.call, earlier=earlier)
             return replace(found, runs=found.runs + passed, is_warm=passed == 1 and runs == 2, is_cached=runs <= 2)
         if runs == 1:
-            return found
+            return ScriptCase(found, written_over) if isinstance(found, Settled) and written_over else found
         said = f"The script was run {runs} times." if is_healthy(found) else f"This showed in 1 of {runs} runs."
         settled = found.otherwise if isinstance(found, ScriptCase) else found
         settled = replace(settled, summary=f"{settled.summary} {said}", runs=runs)
-        return ScriptCase(settled) if isinstance(found, ScriptCase) else settled
+        is_of_script = isinstance(found, ScriptCase) or written_over
+        return ScriptCase(settled, written_over) if is_of_script else settled
 
     def _is_worth_another(self, seconds: float) -> bool:
         """Whether to run a script that is healthy so far again, for flaky failures or the rest of the coverage plan."""
@@ -93,6 +97,7 @@ class Triage:
         for note in survey.finished.notes:
             self._on_note(note)
         self.layouts = survey.finished.layouts or self.layouts
+        self._written_over = self._written_over or survey.finished.written_over
         return self._judged(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
 
     def _judged(self, rules: Rules[Seen, Found], run: Seen) -> Found:

@@ -112,6 +112,28 @@ def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Se
     return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, Kind.WRONG_OUTPUT, error)
 
 
+def unread(suspect: ScriptCase) -> Settled:
+    """The verdict where a compiled call overwrote an earlier output that the script does not read any more."""
+    legal = excused("outputs_unread", suspect.written_over)
+    return replace(suspect.otherwise, excused=(*suspect.otherwise.excused, legal))
+
+
+def maybe_read(suspect: ScriptCase, why: str) -> Settled:
+    """The verdict where a compiled call overwrote an earlier output, and ``why`` nobody knows whether the script reads that."""
+    summary = (
+        f"Each call that was compared is right when it returns, but {suspect.written_over}. Whether the script reads that afterwards is "
+        f"not known: {why}. {suspect.otherwise.summary}"
+    )
+    return replace(suspect.otherwise, status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, summary=summary)
+
+
+def unmade_overwriting(suspect: ScriptCase) -> Settled:
+    """The verdict where a compiled call overwrote an earlier output that the script reads, and that has no repro."""
+    summary = f"Each call that was compared is right when it returns, but {suspect.written_over}, and reads afterwards. No repro was made."
+    verdict = replace(suspect.otherwise, status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, summary=summary)
+    return replace(verdict, kind=Kind.WRONG_OUTPUT)
+
+
 def hidden_failure(failed: Sequence[str], checked: protocol.Checked) -> Settled:
     """The verdict on a script that caught or suppressed internal errors of Dynamo, which no graph shows."""
     summary = (

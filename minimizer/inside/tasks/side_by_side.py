@@ -2,7 +2,8 @@
 
 Three states advance together, event by event: eager's, the compiled side's own, and one that is compiled but is given eager's values
 after each event. What differs there is wrong on eager's own inputs; what differs on the compiled side's own only was carried on. Values
-are judged by the referee: a call of a graph as a survey judges it, gradients by the part of the program that they come from.
+are judged by the referee: a call of a graph as a survey judges it, gradients by the part of the program that they come from. An earlier
+result that a compiled event writes over, and that is read later, needs no referee: eager leaves it as it is.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from ..referee import referee
 from ..referee.call import Call, Side
 from ..referee.compare import compare
 from ..values import snapshot
+from ..values.elements import EXACT, diff_elements
 from ..wire import Channel, Message
 from .needed import needed
 
 EVENT = "event"
 VALUE, NONFINITE = "value", ("nan", "inf")
 """Sorts of differences of the comparator."""
+WRITES_OVER = "kept results: what an earlier call has returned stays as it is in eager"
 EAGER, COMPILED, COMPARE = "eager", "compiled", "compare"
 """What runs of an event: a side, or our comparison. Only a death of the compiled side is the compiler's."""
 
@@ -135,6 +138,7 @@ class SideBySide:
             if time.monotonic() - begun > self._request.seconds:
                 self.note(f"the time was over after {index} events")
                 return
+            kept = self._kept(step)
             errors = self._take(index)
             self._ran = index + 1
             if step.raises and all(error is not None for error in errors):
@@ -146,6 +150,8 @@ class SideBySide:
                 self._on_event(index, COMPARE)
                 if not self._compare(index, step):
                     return
+            if self._is_written_over(index, kept):
+                return
 
     def note(self, what: str) -> None:
         """Tell why no more is run, or what could not be compared; the first one counts."""
@@ -175,6 +181,43 @@ class SideBySide:
         own = self._own.take(self._codes[index])
         snapshot.set_rng_state(end)
         return [own, given, eager]
+
+    def _kept(self, step: Step) -> Mapping[str, tuple[Tensor, Tensor]]:
+        """Copies of earlier results that are read later, as they are before an event: eager's, and those that compiled code has returned."""
+        if step.graph is None and not step.is_backward:
+            return {}
+        found: dict[str, tuple[Tensor, Tensor]] = {}
+        for path in step.alive:
+            pair = self._eager.value(path), self._given.value(path)
+            if all(isinstance(one, Tensor) and snapshot.has_plain_storage(one) for one in pair):
+                found[path] = pair[0].detach().clone(), pair[1].detach().clone()
+        return found
+
+    def _is_written_over(self, index: int, kept: Mapping[str, tuple[Tensor, Tensor]]) -> bool:
+        """Whether a compiled event has changed an earlier result that eager leaves alone, which is told.
+
+        Nothing is judged from there on: the result may lie in the memory of the event's own.
+        """
+        for path, (expected, given) in kept.items():
+            now = self._given.value(path)
+            if diff_elements(expected, _detached(self._eager.value(path)), EXACT) is not None:
+                continue  # the program writes there itself
+            if diff_elements(given, _detached(now), EXACT) is None:
+                continue
+            if self.first is None:
+                self.first = {
+                    "event": index,
+                    "own": True,
+                    "what": f"{path} is no longer what an earlier call has returned",
+                    "value": path,
+                    "sort": _sort(given, now),
+                    "rule": WRITES_OVER,
+                    "error": _distance(given, now),
+                    "overwrites": True,
+                }
+            self.note(f"event {index} writes over {path}")
+            return True
+        return False
 
     def _tell_errors(
         self, index: int, own: BaseException | None, given: BaseException | None, eager: BaseException | None
