@@ -18,7 +18,7 @@ from minimizer.engine.advice.asked import causes_of
 from minimizer.engine.advice.rules import Cause
 from minimizer.engine.between.answer import NO_ANSWER, Answer, checked_of
 from minimizer.engine.budget.clock import until_over
-from minimizer.engine.budget.patience import LEAST_TIMEOUT
+from minimizer.engine.budget.patience import LEAST_TIMEOUT, ONLY_SHARE
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.job import Parts
 from minimizer.engine.journal import Journal
@@ -196,7 +196,8 @@ class Routes:
         if seen.parting is None:
             why = seen.why or (seen.sides.stopped if seen.sides is not None else "") or "not all of it could be noted"
             return maybe_read(found, why)
-        return self._that_holds(partial(level.draft, seen, Kind.WRONG_OUTPUT)) or unmade_overwriting(found)
+        draft = partial(level.draft, seen, Kind.WRONG_OUTPUT, share=ONLY_SHARE)
+        return self._that_holds(draft) or unmade_overwriting(found)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""

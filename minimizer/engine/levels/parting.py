@@ -86,20 +86,23 @@ class PartingLevel:
             self._journal.watch()  # raises where it was the time of the whole job
             return Compared(why=str(error))
 
-    def draft(self, compared: Compared, kind: Kind | None, original: Original | None = None) -> Draft | None:
+    def draft(
+        self, compared: Compared, kind: Kind | None, original: Original | None = None, *, share: float = PARTED_SHARE
+    ) -> Draft | None:
         """Reduce the calls that part; None where none does, or their inputs have no short text.
 
         Args:
             compared: the script's program.
             kind: that of the script's failure.
             original: the user's script, for the diagnosis; by default judged by how it ends.
+            share: of the time that is left, the most to find these calls.
 
         Raises:
             ChildFailed: the child went away.
         """
         made, clock = None, self._journal.clock
         try:
-            with self._journal.step(Step.LOCALIZE), clock.within(PARTED_SHARE * clock.left):
+            with self._journal.step(Step.LOCALIZE), clock.within(share * clock.left):
                 made = self._made(compared, kind, original)
         except BudgetExceeded:
             self._journal.watch()

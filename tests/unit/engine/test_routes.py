@@ -335,7 +335,7 @@ def test_a_result_that_was_written_over_is_a_failure_if_the_script_reads_it(
         return seen
 
     monkeypatch.setattr(PartingLevel, "compared", compared)
-    monkeypatch.setattr(PartingLevel, "draft", lambda *_: draft)
+    monkeypatch.setattr(PartingLevel, "draft", lambda *_, **__: draft)
     monkeypatch.setattr(FollowUp, "may_hold", lambda *_: True)
     found = routes.follow(ScriptCase(Settled(Status.HEALTHY, None, "Healthy."), WROTE_OVER))
     if end is None:
