@@ -93,6 +93,11 @@ _CALLS = (
         "A result that a later call wrote over is no failure where the script does not read it any more",
         "a backend may use the memory of a result again that the script still names, and is done with",
     ),
+    Excuse(
+        "other_zeros", "calls",
+        "A zero of another sign that leaves a graph is a failure only where what the script computes between its graphs is seen to depend on that",
+        "zeros of both signs are equal, and most code cannot tell them apart",
+    ),
 )  # fmt: skip
 _GRADIENTS = (
     Excuse(

@@ -35,7 +35,7 @@ from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.triage import Triage
-from minimizer.engine.survey.verdicts import maybe_read, unexamined, unmade_overwriting, unread
+from minimizer.engine.survey.verdicts import maybe_read, unexamined, unmade_reading, unread
 from minimizer.errors import ChildFailed
 from minimizer.report.examined import Attempt
 from minimizer.vocabulary import Kind, Reason, Status
@@ -89,8 +89,8 @@ class Routes:
 
     def follow(self, found: Case | ScriptCase) -> Draft | Settled:
         """The first repro that a route leads to; else the verdict."""
-        if isinstance(found, ScriptCase) and found.written_over:
-            return self._tried(SIDE_BY_SIDE, partial(self.by_overwriting, found))
+        if isinstance(found, ScriptCase) and found.is_suspect:
+            return self._tried(SIDE_BY_SIDE, partial(self.by_reading, found))
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
         stale = self.calls.stale
         if stale is not None and stale.cache is not None and isinstance(found, Case):
@@ -185,19 +185,22 @@ class Routes:
         otherwise = found.otherwise
         return self._that_holds(lambda: level.draft(level.compared(otherwise.exception), otherwise.kind))
 
-    def by_overwriting(self, found: ScriptCase) -> Draft | Settled:
-        """The repro of a call that writes over an earlier result which the script reads later; else the verdict by what it reads."""
+    def by_reading(self, found: ScriptCase) -> Draft | Settled:
+        """The repro of a call that writes over a result, or gives a zero another sign, which the script reads; else the verdict by what it reads."""
         level, seen = self._level(PartingLevel), Compared(why="there was no time to see")
         if self._is_one_process:
             with until_over(), suppress(ChildFailed):
                 seen = level.compared()
-        if seen.is_equal:
+        parting, draft = seen.parting, partial(level.draft, seen, Kind.WRONG_OUTPUT, share=ONLY_SHARE)
+        made = self._that_holds(draft) if parting is not None else None
+        if made is not None:
+            return made
+        if parting is not None and parting.is_of_reading:
+            return unmade_reading(found, parting.what)
+        if seen.is_equal or not found.written_over:
             return unread(found)
-        if seen.parting is None:
-            why = seen.why or (seen.sides.stopped if seen.sides is not None else "") or "not all of it could be noted"
-            return maybe_read(found, why)
-        draft = partial(level.draft, seen, Kind.WRONG_OUTPUT, share=ONLY_SHARE)
-        return self._that_holds(draft) or unmade_overwriting(found)
+        why = seen.why or (seen.sides.stopped if seen.sides is not None else "") or "not all of it could be noted"
+        return maybe_read(found, why)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""

@@ -343,6 +343,7 @@ class Finished(Said):
     unsteady: str
     overwritten: str
     written_over: str
+    other_zeros: str
     notes: list[str]
     printed: str
     output: str | None = None

@@ -22,7 +22,7 @@ from minimizer.engine.levels.script import MadeScript, PythonLevel
 from minimizer.engine.oracle.signature import NONFINITE, Signature
 from minimizer.engine.outer.checks import read_by_check
 from minimizer.engine.outer.parting import Parted, smallest_parting, told
-from minimizer.engine.outer.program import GRAPH, OuterProgram
+from minimizer.engine.outer.program import BACKWARD, GRAPH, OuterProgram
 from minimizer.engine.outer.runs import compared, trace
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Settled
@@ -149,11 +149,12 @@ class PartingLevel:
         if found is None:
             return None
         self._journal.log(f"the program around the graphs: {found.events} events, {found.trials} trials")
+        blamed = first.event if first.zeros_of is None else first.zeros_of
         script = MadeScript(
             text=found.script,
             original=original or RerunScript(rerun, self._script, self._args),
             module="",
-            source=Source.of(program.events[first.event].source),
+            source=Source.of(program.events[blamed].source),
             cured=found.cured,
             what=told(program, first),
             kind=kind,
@@ -172,7 +173,7 @@ class PartingLevel:
 
 def _as_seen(program: OuterProgram, parting: Parting) -> AlsoSeen:
     """A wrong event beside the one that is reduced, for the report."""
-    kind = Kind.WRONG_OUTPUT if program.graph_of[parting.event] is not None else Kind.WRONG_GRADIENT
+    kind = Kind.WRONG_GRADIENT if program.events[parting.event].kind == BACKWARD else Kind.WRONG_OUTPUT
     signature = Signature(kind, what=parting.sort, nonfinite=parting.sort in NONFINITE)
     return AlsoSeen(kind=kind, signature=signature.text, message=f"{told(program, parting)}: {parting.what}")
 

@@ -223,3 +223,56 @@ def test_a_result_that_is_not_read_later_may_be_written_over(sides: Sided, chang
     _, outcome, found = sides(arena(**changes))
 
     assert (outcome.ending, found.first, found.stopped) == (Ending.SAME, None, "")
+
+
+TIDY = """
+    def tidy(graph, inputs):
+        return lambda *args: [one + 0.0 for one in graph(*args)]
+
+    act = torch.compile(lambda x: -x.relu(), backend=tidy)
+    halve = torch.compile(lambda x: x / 2, backend=tidy)
+    torch.manual_seed(0)
+    for _ in range(2):
+        y = act(torch.randn(8))
+        READ
+"""
+
+
+@pytest.mark.fault_behind("other_zeros")
+@pytest.mark.parametrize(
+    "read",
+    [
+        "level = 1 / y",
+        "angle = torch.atan2(y, torch.full((8,), -1.0))",
+        "side = torch.ones(8).copysign(halve(y))",
+        "cache = torch.zeros(8); cache += y; cache.copy_(y); mask = cache.signbit()",
+    ],
+    ids=["division", "atan2", "through another graph", "through a cache"],
+)
+def test_a_zero_of_another_sign_is_found_where_the_sign_is_read(sides: Sided, read: str) -> None:
+    program, _, found = sides(TIDY.replace("READ", read))
+
+    assert found.first is not None
+    assert found.first.own
+    assert found.first.zeros_of is not None
+    event, call = (program.events[index] for index in (found.first.event, found.first.zeros_of))
+    assert event.source is not None and call.source is not None
+    assert event.source[2] == read
+    assert call.source[2] in ("y = act(torch.randn(8))", read)
+
+
+@pytest.mark.needs_excuse("other_zeros")
+@pytest.mark.parametrize(
+    "read",
+    [
+        "level = y.exp()",
+        "level = halve(y) * 2",
+        "order = y.sort().values",
+        "level = 1 / (y - 1)",
+        "room = torch.empty(1 << 12); room[:8] = y; level = room.clone()",
+    ],
+)
+def test_a_zero_whose_sign_nobody_reads_is_innocent(sides: Sided, read: str) -> None:
+    _, outcome, found = sides(TIDY.replace("READ", read))
+
+    assert (outcome.ending, found.first, found.stopped) == (Ending.SAME, None, "")

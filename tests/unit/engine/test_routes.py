@@ -312,6 +312,8 @@ def test_values_that_no_graph_shows_are_looked_for_side_by_side(
 
 WROTE_OVER = "call 1 of graph 1 writes over output 0 of call 0 of graph 0, which the script still holds"
 OVER = Parting(event=0, own=True, what="", value="y", rule="kept", overwrites=True)
+SIGN = Parting(event=1, own=True, what="s depends on the sign of a zero", value="s", rule="zeros", zeros_of=0)
+ELSEWHERE = Parting(event=0, own=False, what="raises compiled only")
 
 
 @pytest.mark.parametrize(
@@ -323,8 +325,9 @@ OVER = Parting(event=0, own=True, what="", value="y", rule="kept", overwrites=Tr
         (Compared(whole(cut="20,000 events"), Sides()), None, (Status.PARTIAL, None, "not all of it could be noted")),
         (Compared(why="no name for the backend"), None, (Status.PARTIAL, None, "no name for the backend")),
         (ChildFailed("gone"), None, (Status.PARTIAL, None, "no time")),
+        (Compared(whole(), Sides(first=ELSEWHERE)), None, (Status.PARTIAL, None, "not all of it could be noted")),
     ],
-    ids=["read", "no repro", "not read", "noted in part", "not noted", "not traced"],
+    ids=["read", "no repro", "not read", "noted in part", "not noted", "not traced", "another difference, not shown"],
 )
 def test_a_result_that_was_written_over_is_a_failure_if_the_script_reads_it(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, seen: object, draft: Draft | None, end: tuple[object, ...] | None
@@ -345,6 +348,28 @@ def test_a_result_that_was_written_over_is_a_failure_if_the_script_reads_it(
         assert (found.status, found.kind) == end[:2]
         assert str(end[2]) in found.summary
         assert any(WROTE_OVER in text for text in (found.summary, *(one.object for one in found.excused)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "end"),
+    [
+        (Compared(whole(), Sides(first=SIGN)), (Status.PARTIAL, Kind.WRONG_OUTPUT)),
+        (Compared(whole(), Sides()), (Status.HEALTHY, None)),
+        (Compared(whole(), Sides(first=ELSEWHERE)), (Status.HEALTHY, None)),
+        (Compared(why="no name for the backend"), (Status.HEALTHY, None)),
+    ],
+    ids=["read", "not read", "another difference, not shown", "not noted"],
+)
+def test_a_zero_of_another_sign_is_innocent_unless_the_script_was_seen_to_read_it(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, seen: Compared, end: tuple[object, ...]
+) -> None:
+    monkeypatch.setattr(PartingLevel, "compared", lambda _: seen)
+    monkeypatch.setattr(PartingLevel, "draft", lambda *_, **__: None)
+    healthy = Settled(Status.HEALTHY, None, "Healthy.")
+    found = routes.follow(ScriptCase(healthy, other_zeros="call 0 of graph 0"))
+    assert isinstance(found, Settled)
+    assert (found.status, found.kind) == end
+    assert [one.rule for one in found.excused] == (["other_zeros"] if found.status is Status.HEALTHY else [])
 
 
 def test_a_graph_that_is_right_by_itself_is_run_side_by_side_before_its_calls_are_repeated(
