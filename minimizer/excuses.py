@@ -84,9 +84,19 @@ _CALLS = (
     ),
     Excuse(
         "outputs_written_over", "calls",
-        "A result that a later call wrote over, while the script still held it, is no failure by itself",
+        "A result in the memory of a CUDA graph that a later call wrote over, while the script still held it, is no failure by itself",
         "CUDA graphs use the memory of a result again in the next call, and a script that is done with it need not let go of it",
         leaves_open=True,
+    ),
+    Excuse(
+        "outputs_unread", "calls",
+        "A result that a later call wrote over is no failure where the script does not read it any more",
+        "a backend may use the memory of a result again that the script still names, and is done with",
+    ),
+    Excuse(
+        "other_zeros", "calls",
+        "A zero of another sign that leaves a graph is a failure only where what the script computes between its graphs is seen to depend on that",
+        "zeros of both signs are equal, and most code cannot tell them apart",
     ),
 )  # fmt: skip
 _GRADIENTS = (

@@ -18,7 +18,7 @@ from minimizer.engine.advice.asked import causes_of
 from minimizer.engine.advice.rules import Cause
 from minimizer.engine.between.answer import NO_ANSWER, Answer, checked_of
 from minimizer.engine.budget.clock import until_over
-from minimizer.engine.budget.patience import LEAST_TIMEOUT
+from minimizer.engine.budget.patience import LEAST_TIMEOUT, ONLY_SHARE
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.job import Parts
 from minimizer.engine.journal import Journal
@@ -27,7 +27,7 @@ from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.finding import FindingLevel, FindingOracle
 from minimizer.engine.levels.held_graph import GraphLevel
 from minimizer.engine.levels.outer import RAISED, OuterLevel
-from minimizer.engine.levels.parting import VALUES, PartingLevel
+from minimizer.engine.levels.parting import VALUES, Compared, PartingLevel
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.reduce.python import Rerun
@@ -35,7 +35,7 @@ from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.triage import Triage
-from minimizer.engine.survey.verdicts import unexamined
+from minimizer.engine.survey.verdicts import maybe_read, unexamined, unmade_reading, unread
 from minimizer.errors import ChildFailed
 from minimizer.report.examined import Attempt
 from minimizer.vocabulary import Kind, Reason, Status
@@ -89,6 +89,8 @@ class Routes:
 
     def follow(self, found: Case | ScriptCase) -> Draft | Settled:
         """The first repro that a route leads to; else the verdict."""
+        if isinstance(found, ScriptCase) and found.is_suspect:
+            return self._tried(SIDE_BY_SIDE, partial(self.by_reading, found))
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
         if isinstance(found, Case) and not isinstance(end, Draft) and end.reason is Reason.NOT_VERIFIED:
             self.calls.needs_caches(found)  # asked by now, unless the time for the graph ended before
@@ -178,10 +180,29 @@ class Routes:
 
     def by_parting(self, found: Case | ScriptCase) -> Draft | None:
         """The repro of the calls of torch after which eager and compiled part; None where these do not show it in clean processes too."""
-        draft = self._level(PartingLevel).draft
+        level = self._level(PartingLevel)
         if isinstance(found, Case):
-            return self._that_holds(partial(draft, found.signature.kind, self._original(found)))
-        return self._that_holds(partial(draft, found.otherwise.kind, check=found.otherwise.exception))
+            kind, original = found.signature.kind, self._original(found)
+            return self._that_holds(lambda: level.draft(level.compared(), kind, original))
+        otherwise = found.otherwise
+        return self._that_holds(lambda: level.draft(level.compared(otherwise.exception), otherwise.kind))
+
+    def by_reading(self, found: ScriptCase) -> Draft | Settled:
+        """The repro of a call that writes over a result, or gives a zero another sign, which the script reads; else the verdict by what it reads."""
+        level, seen = self._level(PartingLevel), Compared(why="there was no time to see")
+        if self._is_one_process:
+            with until_over(), suppress(ChildFailed):
+                seen = level.compared()
+        parting, draft = seen.parting, partial(level.draft, seen, Kind.WRONG_OUTPUT, share=ONLY_SHARE)
+        made = self._that_holds(draft) if parting is not None else None
+        if made is not None:
+            return made
+        if parting is not None and parting.is_of_reading:
+            return unmade_reading(found, parting.what)
+        if seen.is_equal or not found.written_over:
+            return unread(found)
+        why = seen.why or (seen.sides.stopped if seen.sides is not None else "") or "not all of it could be noted"
+        return maybe_read(found, why)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""

@@ -350,6 +350,8 @@ class Finished(Said):
     modules: list[str]
     unsteady: str
     overwritten: str
+    written_over: str
+    other_zeros: str
     notes: list[str]
     printed: str
     output: str | None = None

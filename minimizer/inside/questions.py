@@ -330,7 +330,8 @@ class Step:
     ``graph``: the name of the function, if it calls a compiled graph; ``is_backward``: whether gradients flow back through what earlier
     events computed. ``needs``: indices of the earlier events that its values come from at once (see `inside/tasks/needed.py`). ``raises``: whether
     the script has caught what it raised. ``is_setting``: whether it sets a switch or a random state. ``draws``: whether it moves a random
-    state. ``is_checked``: whether a check of the script's that fails reads what comes from it.
+    state. ``is_checked``: whether a check of the script's that fails reads what comes from it. ``alive``: results of earlier calls of graphs
+    that a later event reads, so that this one may not write over them.
     """
 
     code: str
@@ -342,6 +343,7 @@ class Step:
     is_setting: bool = False
     draws: bool = False
     is_checked: bool = False
+    alive: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,13 +25,14 @@ class Reproducibility(Part):
 
 Mechanism = Literal[
     "lost_mutation", "stale_guard", "leaked_state", "wrong_order", "skipped_handler", "missed_hook", "late_read", "lost_gradient", "wrong_constant",
-    "dropped_cast", "other_precision", "stale_cache",
+    "dropped_cast", "other_precision", "stale_cache", "overwritten_result",
 ]  # fmt: skip
-"""How a fault that no graph shows came about; or one of a graph: of precision, which passes for rounding otherwise, or of a cache."""
+"""How a fault that no graph shows came about; or one of graphs: of precision, which passes for rounding otherwise, of a cache, or of memory."""
 OF_GRAPHS: Mapping[str, str] = {
     "dropped_cast": "drops a cast that the program asks for",
     "other_precision": "computes in a narrower dtype than eager",
     "stale_cache": "takes what it compiled for another call from a cache",
+    "overwritten_result": "writes over a result that it has returned before",
 }
 """The mechanisms of faults that a graph shows, and what compiled code does there."""
 
@@ -48,7 +49,7 @@ class Failure(Part):
     )
     signature: str = ""
     mechanism: Mechanism | None = Field(
-        None, description="How a fault between graphs, of precision or of a cache came about."
+        None, description="How a fault between graphs, of precision, of a cache or of memory came about."
     )
     object: str = Field("", description="What is otherwise with the compiler, where the mechanism is known.")
     source: Source | None = Field(None, description="The call after which that is seen.")

@@ -65,6 +65,8 @@ TRACED_SHARE = 1 / 3
 """Of that, the most for the trace: a script may run for hours behind the line that raises, which graphs do not when they run in eager."""
 PARTED_SHARE = 1 / 6
 """Of the time that is left, the most to find the calls around the graphs after which values part: other ways show most of what is wrong."""
+ONLY_SHARE = 1 / 2
+"""The same where no other way shows it: each call is right, and what is wrong is read outside of all graphs."""
 PARTED_KEPT_SHARE = 1 / 3
 """Of the time that is left behind that search, what the reduction of its script keeps for what follows: writing it, clean runs of it, and
 where these do not show what was reduced, the other ways, which begin anew."""

@@ -305,6 +305,10 @@ class Finished(Loose):
     """The call at which eager differed from eager; empty if it never did."""
     overwritten: Text = ""
     """The call that overwrote an output of an earlier one that the script still held; empty if none did."""
+    written_over: Text = ""
+    """The first such call of which the output does not lie in the memory of a CUDA graph."""
+    other_zeros: Text = ""
+    """The first call with a result that is right but for the sign of a zero; empty if there was none."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
     printed: Text = ""
     """The last line of its output, where the script ended itself with an exit status."""

@@ -87,7 +87,8 @@ class Parting(Loose):
 
     ``own``: it is wrong on eager's own inputs; else it carries on what an earlier event has left. ``sort``: that of the difference, as
     the comparator names it (``what`` in `inside/referee/compare.py`). ``error``: the distance of the compiled value from eager's relative
-    to that, in the norm.
+    to that, in the norm. ``overwrites``: the value is the result of an earlier call, which this event has written over. ``zeros_of``: the
+    call of a graph that gave a zero another sign, of which the value depends.
     """
 
     event: Count
@@ -97,6 +98,13 @@ class Parting(Loose):
     sort: Name = ""
     rule: Text = ""
     error: Number = None
+    overwrites: bool = False
+    zeros_of: Count | None = None
+
+    @property
+    def is_of_reading(self) -> bool:
+        """Whether each call is right, and what is wrong is read outside of them: an overwritten result, or the sign of a zero."""
+        return self.overwrites or self.zeros_of is not None
 
 
 class Distance(Loose):

@@ -7,13 +7,13 @@ is reduced like a user's script.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minimizer.engine.budget.patience import PARTED_KEPT_SHARE, PARTED_SHARE, TRACE_SHARE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import ExceptionInfo
-from minimizer.engine.child.traced import Parting
+from minimizer.engine.child.traced import Parting, Sides
 from minimizer.engine.diagnose import Original
 from minimizer.engine.diagnose.original import RerunScript
 from minimizer.engine.journal import Journal
@@ -22,7 +22,7 @@ from minimizer.engine.levels.script import MadeScript, PythonLevel
 from minimizer.engine.oracle.signature import NONFINITE, Signature
 from minimizer.engine.outer.checks import read_by_check
 from minimizer.engine.outer.parting import Parted, smallest_parting, told
-from minimizer.engine.outer.program import GRAPH, OuterProgram
+from minimizer.engine.outer.program import BACKWARD, GRAPH, OuterProgram
 from minimizer.engine.outer.runs import compared, trace
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Settled
@@ -35,32 +35,77 @@ VALUES = (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
 """Failures that a program run side by side can show."""
 
 
+@dataclass(frozen=True)
+class Compared:
+    """The program around the graphs of a script, run side by side; None for what is not known, with the reason in ``why``."""
+
+    program: OuterProgram | None = None
+    sides: Sides | None = None
+    why: str = ""
+
+    @property
+    def parting(self) -> Parting | None:
+        """The event to reduce: the first that is wrong, of those that the script's failing check reads if one of these is."""
+        return (self.sides.checked or self.sides.first) if self.sides is not None else None
+
+    @property
+    def others(self) -> Sequence[Parting]:
+        """Wrong events beside that one."""
+        first = self.sides.first if self.sides is not None else None
+        return [first] if first is not None and first is not self.parting else []
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all of the script was noted and run, and the sides agree."""
+        program, sides = self.program, self.sides
+        is_whole = program is not None and not (program.cut or program.left_out)
+        return is_whole and sides is not None and sides.first is None and not sides.stopped
+
+
 class PartingLevel:
     """The search among the calls of torch around compiled graphs for those after which eager and compiled part."""
 
     def __init__(self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int) -> None:
         self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
 
-    def draft(
-        self, kind: Kind | None, original: Original | None = None, check: ExceptionInfo | None = None
-    ) -> Draft | None:
-        """Trace the script, and reduce the calls that part; None where none does, or their inputs have no short text.
+    def compared(self, check: ExceptionInfo | None = None) -> Compared:
+        """The script's program, traced and run side by side.
 
         Args:
-            kind: that of the script's failure.
-            original: the user's script, for the diagnosis; by default judged by how it ends.
             check: what a check of the script's own raises, if that is its failure: of several wrong events one that the check reads is
                 taken.
 
         Raises:
             ChildFailed: the trace is malformed, or a graph of it too large.
         """
-        made, clock = None, self._journal.clock
+        clock = self._journal.clock
         try:
             with self._journal.step(Step.LOCALIZE), clock.within(PARTED_SHARE * clock.left):
-                made = self._made(kind, original, check)
-        except BudgetExceeded:
+                return self._compared(check)
+        except BudgetExceeded as error:
             self._journal.watch()  # raises where it was the time of the whole job
+            return Compared(why=str(error))
+
+    def draft(
+        self, compared: Compared, kind: Kind | None, original: Original | None = None, *, share: float = PARTED_SHARE
+    ) -> Draft | None:
+        """Reduce the calls that part; None where none does, or their inputs have no short text.
+
+        Args:
+            compared: the script's program.
+            kind: that of the script's failure.
+            original: the user's script, for the diagnosis; by default judged by how it ends.
+            share: of the time that is left, the most to find these calls.
+
+        Raises:
+            ChildFailed: the child went away.
+        """
+        made, clock = None, self._journal.clock
+        try:
+            with self._journal.step(Step.LOCALIZE), clock.within(share * clock.left):
+                made = self._made(compared, kind, original)
+        except BudgetExceeded:
+            self._journal.watch()
         if made is None:
             return None
         script, found = made
@@ -71,46 +116,52 @@ class PartingLevel:
             self._journal.fault = replace(fault, also_seen=tuple(each_once([*fault.also_seen, *found.also_seen])))
         return draft
 
-    def _made(
-        self, kind: Kind | None, original: Original | None, check: ExceptionInfo | None
-    ) -> tuple[MadeScript, Parted] | None:
-        """A script of the calls that part, and how it was found."""
+    def _compared(self, check: ExceptionInfo | None) -> Compared:
         clock = self._journal.clock
         tracing = trace(self._executor, self._script.resolve(), self._args, timeout=TRACE_SHARE * clock.left)
         program = tracing.program
         if tracing.why_not:
             self._journal.log(f"the program around the graphs is not known: {tracing.why_not}")
         if program is None or not program.calls:
-            return None
+            return Compared(why=tracing.why_not or "no call of a graph was noted")
         checked = self._read_by(check, program) if check is not None else frozenset[int]()
-        sides, why = compared(self._executor, program, tracing.file, TRACE_SHARE * clock.left, checked)
-        first = (sides.checked or sides.first) if sides is not None else None
+        return Compared(program, *compared(self._executor, program, tracing.file, TRACE_SHARE * clock.left, checked))
+
+    def _made(
+        self, compared: Compared, kind: Kind | None, original: Original | None
+    ) -> tuple[MadeScript, Parted] | None:
+        """A script of the calls that part, and how it was found."""
+        program, first = compared.program, compared.parting
+        if program is None:
+            return None
         if first is None or not (first.own and first.rule):  # an error, or a difference that was carried on
-            self._journal.log(f"the program around the graphs does not part by a value: {why or 'no event is wrong'}")
+            why = compared.why or "no event is wrong"
+            self._journal.log(f"the program around the graphs does not part by a value: {why}")
             return None
         if original is not None and not is_like(kind, program.events[first.event].kind):
             self._journal.log(f"eager and compiled part first by another failure than the call's: {first.what}")
             return None
-        self._journal.log(f"eager and compiled part at event {first.event}: {told(program, first.event)}: {first.what}")
-        others = [sides.first] if sides is not None and sides.first not in (None, first) else []
-        for other in filter(None, others):
+        self._journal.log(f"eager and compiled part at event {first.event}: {told(program, first)}: {first.what}")
+        for other in compared.others:
             self._journal.log(f"event {other.event} is wrong too, which the check does not read: {other.what}")
         rerun = Rerun(self._executor, self._script)
         found = smallest_parting(program, first, rerun, jobs=self._jobs, watch=self._journal.watch)
         if found is None:
             return None
         self._journal.log(f"the program around the graphs: {found.events} events, {found.trials} trials")
+        blamed = first.event if first.zeros_of is None else first.zeros_of
         script = MadeScript(
             text=found.script,
             original=original or RerunScript(rerun, self._script, self._args),
             module="",
-            source=Source.of(program.events[first.event].source),
+            source=Source.of(program.events[blamed].source),
             cured=found.cured,
-            what=told(program, first.event),
+            what=told(program, first),
             kind=kind,
             kept_share=PARTED_KEPT_SHARE,
+            mechanism="overwritten_result" if first.overwrites else None,
         )
-        return script, replace(found, also_seen=[_as_seen(program, one) for one in others if one is not None])
+        return script, replace(found, also_seen=[_as_seen(program, one) for one in compared.others])
 
     def _read_by(self, check: ExceptionInfo, program: OuterProgram) -> frozenset[int]:
         """The events that a failing check of the script's reads; none where its text cannot be read."""
@@ -122,9 +173,9 @@ class PartingLevel:
 
 def _as_seen(program: OuterProgram, parting: Parting) -> AlsoSeen:
     """A wrong event beside the one that is reduced, for the report."""
-    kind = Kind.WRONG_OUTPUT if program.graph_of[parting.event] is not None else Kind.WRONG_GRADIENT
+    kind = Kind.WRONG_GRADIENT if program.events[parting.event].kind == BACKWARD else Kind.WRONG_OUTPUT
     signature = Signature(kind, what=parting.sort, nonfinite=parting.sort in NONFINITE)
-    return AlsoSeen(kind=kind, signature=signature.text, message=f"{told(program, parting.event)}: {parting.what}")
+    return AlsoSeen(kind=kind, signature=signature.text, message=f"{told(program, parting)}: {parting.what}")
 
 
 def is_like(kind: Kind | None, event: str) -> bool:

@@ -42,7 +42,7 @@ from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.verify.clean_process_oracle import last_that_fails
 from minimizer.engine.verify.reserve import to_verify
 from minimizer.report.culprit import Culprit, Source
-from minimizer.report.model import Failure, HistoryStep, Reproducibility
+from minimizer.report.model import Failure, HistoryStep, Mechanism, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Step
 
 LATER_CALL = "a later call of compiled code than the one it was compiled for"
@@ -67,6 +67,8 @@ class MadeScript:
     """The stage to blame where that is known beforehand, and runs of the script on other backends would not show it."""
     kind: Kind | None = None
     """The kind of the user's failure, where the script compares another value than the user's did."""
+    mechanism: Mechanism | None = None
+    """How the failure comes about, of what ``what`` names, where that is known."""
     kept_share: float = 0.0
     """Of the time that is left when its reduction begins, what this leaves to other ways."""
 
@@ -173,9 +175,12 @@ class PythonLevel(TextLevel):
 
     def _failure(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> Failure:
         error, name = outcome.exception, self._script.name
-        kind = self._made.kind if self._made is not None else None
+        made = self._made
+        mechanism = made.mechanism if made is not None else None
         return Failure(
-            kind=kind or target.kind,
+            kind=(made.kind if made is not None else None) or target.kind,
+            mechanism=mechanism,
+            object=made.what if made is not None and mechanism is not None else "",
             exception_type=error.root_type if error else None,
             message=self._bundle.in_users_lines(message_of(error, None), name) if error else _end(target),
             traceback=self._journal.stack(self._bundle.in_users_lines(self._stack(outcome), name)),

@@ -92,13 +92,14 @@ class Paired:
     """A slice whose last event makes the value that differs.
 
     ``value``: that value, as an expression. ``drawn``: whether inputs and draws are random numbers, and not ones. ``tolerance``: further
-    arguments of ``assert_close``.
+    arguments of ``assert_close``. ``exact``: whether inputs have the script's own numbers where these have a short text.
     """
 
     slice: Slice
     value: str
     drawn: bool
     tolerance: str = ""
+    exact: bool = False
 
     @property
     def size(self) -> int:
@@ -120,6 +121,7 @@ class Paired:
         for name in used_inputs(program, events):
             item = program.inputs[name]
             text = (item.drawn or text_of(item)) if self.drawn else text_of(item)
+            text = (item.exact or text) if self.exact else text
             inputs.append(f"{name} = {text}{'.requires_grad_()' if item.requires_grad else ''}")
         body = [*inputs, *statements(program, events), f"return {self.value}"]
         body = body if self.drawn else [DRAWN.sub("torch.ones(", line) for line in body]

@@ -52,11 +52,11 @@ def smallest_parting(
     Sets the ``target`` of ``rerun``, and its backend to the cheapest on which the script parts.
     """
     source = Writable.of(program)
-    if parting.event not in source.can_be_written or not parting.value:
+    if not {parting.event, *_returned_by(program, parting)} <= source.can_be_written or not parting.value:
         return None
     start = Slice(source, parting.event, frozenset())
     tried, begun = 0, time.monotonic()
-    for tolerance in TOLERANCES if can_be_paired(start) else ():
+    for tolerance in TOLERANCES if can_be_paired(start) and not parting.is_of_reading else ():
         guess, last = (
             calls_alone(source, parting.event, parting.value, tolerance, last=last)
             or backwards_alone(source, parting.event, tolerance, last=last)
@@ -84,7 +84,7 @@ def smallest_parting(
         first, check=check, key=lambda one: (one.size,), on_step=lambda step, best: None, jobs=jobs, watch=watch
     )
     best = Reduced.by(lambda: _without_anchors(problem), problem).best
-    of_ones = replace(best, drawn=False)
+    of_ones = replace(best, drawn=False, exact=False)
     trials = tried + problem.trials + best.drawn
     best = of_ones if best.drawn and _parts(of_ones.text, rerun) else best
     seconds = time.monotonic() - begun
@@ -92,25 +92,42 @@ def smallest_parting(
 
 
 def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
-    """Scripts that may part there, those with random numbers and of fewer events first."""
+    """Scripts that may part there, those with random numbers and of fewer events first; where zeros decide, those with the script's own."""
     start = Slice(source, parting.event, frozenset())
-    for drawn in (True, False):
+    kept = _returned_by(source.program, parting)
+    forms = [(True, False), (False, False)]
+    for drawn, exact in [(True, True), *forms] if parting.zeros_of is not None else forms:
         known: set[tuple[int, ...]] = set()
-        for one in slices(start):
+        for one in (replace(one, anchors=one.anchors | kept) for one in slices(start)):
             if tuple(one.events) in known or not can_be_paired(one):
                 continue
             known.add(tuple(one.events))
-            yield from (Paired(one, parting.value, drawn, tolerance) for tolerance in TOLERANCES)
+            yield from (Paired(one, parting.value, drawn, tolerance, exact) for tolerance in TOLERANCES)
 
 
-def told(program: OuterProgram, event: int) -> str:
-    """Where an event stands in the program, in words: the call of its graph, or the backward, and what goes before."""
+def told(program: OuterProgram, parting: Parting) -> str:
+    """Where the sides part, in words: the call of a graph or the backward, and what goes before, or what it writes over."""
+    if parting.zeros_of is not None:
+        return f"{_place(program, parting.zeros_of)}, whose zeros have another sign, which {parting.value} depends on"
+    place = _place(program, parting.event)
+    for maker in _returned_by(program, parting):
+        return f"{place}, which writes over {parting.value}, a result of {_place(program, maker)}"
+    return f"{place}, behind the calls that led to it"
+
+
+def _place(program: OuterProgram, event: int) -> str:
     graph = program.graph_of[event]
-    if graph is None:
-        number = sum(one.kind == BACKWARD for one in program.events[: event + 1])
-        return f"backward {number} of the script, behind the calls that led to it"
-    number = sum(one == graph for one in program.graph_of[: event + 1])
-    return f"call {number} of {graph.replace('_', ' ')}, behind the calls that led to it"
+    if graph is not None:
+        number = sum(one == graph for one in program.graph_of[: event + 1])
+        return f"call {number} of {graph.replace('_', ' ')}"
+    number = sum(one.kind == BACKWARD for one in program.events[: event + 1])
+    return f"backward {number} of the script"
+
+
+def _returned_by(program: OuterProgram, parting: Parting) -> frozenset[int]:
+    """The event that has made the value which another one writes over; none where values part in another way."""
+    makers = (index for index, event in enumerate(program.events) if parting.value in event.makes)
+    return frozenset([*makers][:1] if parting.overwrites else ())
 
 
 def _without_anchors(problem: Problem[Paired]) -> None:
@@ -149,9 +166,11 @@ def _is_cured(text: str, rerun: Rerun, cured: Callable[[str], str] = control) ->
 def fails_alike(parting: Parting, signature: Signature) -> bool:
     """Whether a script ends with a comparison that fails by the sort of difference at which the program parts.
 
-    Other inputs may show another fault of the same code: NaN where the program's values are finite and wrong, or the other way round.
+    Other inputs may show another fault of the same code: NaN where the program's values are finite and wrong, or the other way round. What
+    reads the sign of a zero makes either of it.
     """
     what = ABSENT if parting.sort == ABSENT else ASSERT_CLOSE
     is_value = parting.sort in ("value", ABSENT, *NONFINITE)
     is_difference = signature.kind is Kind.WRONG_OUTPUT and signature.what == what
-    return is_value and is_difference and signature.nonfinite is (parting.sort in NONFINITE)
+    is_alike = parting.zeros_of is not None or signature.nonfinite is (parting.sort in NONFINITE)
+    return is_value and is_difference and is_alike

@@ -11,7 +11,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Parting, Sides
 from minimizer.engine.outer.program import BACKWARD, OuterProgram, parse
-from minimizer.engine.outer.slices import direct_needs
+from minimizer.engine.outer.slices import direct_needs, read_later
 from minimizer.engine.outer.write import (
     compile_options,
     exact_inputs,
@@ -105,9 +105,10 @@ def side_by_side(
             event.is_setting,
             event.draws,
             index in checked,
+            alive,
         )
-        for index, (event, graph, direct) in enumerate(
-            zip(program.events, program.graph_of, direct_needs(program), strict=True)
+        for index, (event, graph, direct, alive) in enumerate(
+            zip(program.events, program.graph_of, direct_needs(program), read_later(program), strict=True)
         )
     ]
     graphs = {name: program.graphs[name].as_compiled() for name in used_graphs(program, events)}

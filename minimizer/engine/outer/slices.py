@@ -6,9 +6,15 @@ since it was last set. (M. Weiser, Program Slicing, 1981, for straight-line code
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 
-from minimizer.engine.outer.program import BACKWARD, GRAD, OuterProgram
+from minimizer.engine.outer.program import BACKWARD, GRAD, GRAPH, OuterProgram
+
+MOST_ALIVE = 16
+"""Results that are watched at one event, the latest ones: each is copied."""
+FILLS = re.compile(r"^(?:\w+ = )?(\w+)(\[.*\] = |\.(copy_|fill_|zero_|set_)\()")
+"""Statements that write a tensor without a look at what it holds."""
 
 
 def named_needs(program: OuterProgram) -> list[frozenset[int]]:
@@ -84,3 +90,51 @@ def direct_needs(program: OuterProgram) -> list[frozenset[int]]:
         changed.update((program.storages[name], index) for name in event.writes if name in program.storages)
         grads.update(dict.fromkeys(leaves, index))
     return needs
+
+
+def read_later(program: OuterProgram) -> list[tuple[str, ...]]:
+    """For each event that calls a graph or runs a backward, the results of earlier calls of graphs whose values are read after it.
+
+    Views of a result count as well. What only makes a view reads nothing, nor does what writes a whole tensor; where values change in
+    place, what they were before is no longer read.
+    """
+    memory, events = program.storages, program.events
+    returned, made, order = set[int](), dict[str, int](), list[str]()
+    for index, event in enumerate(events):
+        returned |= {memory[name] for name in event.makes if event.kind == GRAPH and name in memory}
+        for name in event.makes:
+            if name not in made and memory.get(name) in returned:
+                made[name] = index
+                order.append(name)
+    looks, alive = list(program.looks), set[str]()
+    found: list[tuple[str, ...]] = [()] * len(events)
+    for index in reversed(range(len(events))):
+        while looks and looks[-1].after > index:
+            alive.update(looks.pop().values)
+        event = events[index]
+        if event.kind in (GRAPH, BACKWARD):
+            own = {*event.makes, *event.writes}
+            earlier = [name for name in order if made[name] < index and name in alive and name not in own]
+            found[index] = tuple(earlier[-MOST_ALIVE:])
+        alive = _before(program, index, alive)
+    return found
+
+
+def _before(program: OuterProgram, index: int, after: Set[str]) -> set[str]:
+    """The values that are read by an event or later, of those that are read ``after`` it."""
+    memory, event = program.storages, program.events[index]
+    changed = {memory.get(name) for name in event.writes}
+    results = {memory.get(name) for name in (*event.makes, *event.writes)}
+    filled = FILLS.match(event.code)
+    before = {name for name in after if memory.get(name) not in changed and name not in event.makes}
+    for name in event.reads & memory.keys():
+        place = memory[name]
+        if place in changed:
+            is_read = filled is None or filled[1] != name
+        elif event.kind in (GRAPH, BACKWARD) or results - {place}:
+            is_read = True
+        else:
+            is_read = any(one in after for one in event.makes)  # views of it
+        if is_read:
+            before.add(name)
+    return before

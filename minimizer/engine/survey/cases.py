@@ -140,9 +140,20 @@ class Settled:
 
 @dataclass(frozen=True)
 class ScriptCase:
-    """A failure that no graph carries; ``otherwise``: the verdict if the script does not fail without our hooks."""
+    """A failure that no graph carries; ``otherwise``: the verdict if the script does not fail without our hooks.
+
+    ``written_over``: for a mere suspect, the call that wrote over an earlier result, in words: a failure if the script reads that later.
+    ``other_zeros``: the same of a call that gave a zero another sign.
+    """
 
     otherwise: Settled
+    written_over: str = ""
+    other_zeros: str = ""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether only the program around the graphs can tell if it is a failure."""
+        return bool(self.written_over or self.other_zeros)
 
 
 Found = Case | ScriptCase | Settled

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from minimizer.engine.budget.patience import REPEAT_SECONDS, SURVEYS
 from minimizer.engine.child import protocol
@@ -48,6 +49,10 @@ class Triage:
         self.suspects = Suspects(self._holding)
         self.layouts: list[protocol.Seen] = []
         """Calls of the last run that ended which differ in their memory layout only, and were passed by for it."""
+        self._written_over = ""
+        """The first call that wrote over an earlier output, where no CUDA graph has its memory."""
+        self._other_zeros = ""
+        """The first call with a result that is right but for the sign of a zero."""
 
     def run(self) -> Found:
         """Run the script until it fails or gets a verdict; a healthy one several times.
@@ -62,6 +67,8 @@ class Triage:
             while is_healthy(found) and runs < SURVEYS and self._is_worth_another(time.monotonic() - started):
                 earlier = self.surveys.plan.runs
                 found, runs = self._once(caches=runs == 1), runs + 1
+        suspect = partial(ScriptCase, written_over=self._written_over, other_zeros=self._other_zeros)
+        is_suspect = is_healthy(found) and bool(self._written_over or self._other_zeros)
         if isinstance(found, Settled) and is_healthy(found) and (untouched := self.surveys.plan.untouched):
             found = too_little(found, untouched)
         if isinstance(found, Case):
@@ -72,11 +79,13 @@ class Triage:
             passed = self.surveys.plan.passed(found.signature.kind, found.graph, found.call, earlier=earlier)
             return replace(found, runs=found.runs + passed, is_warm=passed == 1 and runs == 2, is_cached=runs <= 2)
         if runs == 1:
-            return found
+            return suspect(found) if isinstance(found, Settled) and is_suspect else found
         said = f"The script was run {runs} times." if is_healthy(found) else f"This showed in 1 of {runs} runs."
         settled = found.otherwise if isinstance(found, ScriptCase) else found
         settled = replace(settled, summary=f"{settled.summary} {said}", runs=runs)
-        return ScriptCase(settled) if isinstance(found, ScriptCase) else settled
+        if isinstance(found, ScriptCase):
+            return ScriptCase(settled)
+        return suspect(settled) if is_suspect else settled
 
     def _is_worth_another(self, seconds: float) -> bool:
         """Whether to run a script that is healthy so far again, for flaky failures or the rest of the coverage plan."""
@@ -93,6 +102,8 @@ class Triage:
         for note in survey.finished.notes:
             self._on_note(note)
         self.layouts = survey.finished.layouts or self.layouts
+        self._written_over = self._written_over or survey.finished.written_over
+        self._other_zeros = self._other_zeros or survey.finished.other_zeros
         return self._judged(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
 
     def _judged(self, rules: Rules[Seen, Found], run: Seen) -> Found:

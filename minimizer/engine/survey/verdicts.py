@@ -115,6 +115,30 @@ def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Se
     return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, Kind.WRONG_OUTPUT, error)
 
 
+def unread(suspect: ScriptCase) -> Settled:
+    """The verdict where the script was not seen to read the output that a compiled call overwrote, or the sign that it gave to a zero."""
+    seen = {"outputs_unread": suspect.written_over, "other_zeros": suspect.other_zeros}
+    legal = tuple(excused(rule, what) for rule, what in seen.items() if what)
+    return replace(suspect.otherwise, excused=(*suspect.otherwise.excused, *legal))
+
+
+def maybe_read(suspect: ScriptCase, why: str) -> Settled:
+    """The verdict where a compiled call overwrote an earlier output, and ``why`` nobody knows whether the script reads that."""
+    summary = (
+        f"Each call that was compared is right when it returns, but {suspect.written_over}. Whether the script reads that afterwards is "
+        f"not known: {why}. {suspect.otherwise.summary}"
+    )
+    return replace(suspect.otherwise, status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, summary=summary)
+
+
+def unmade_reading(suspect: ScriptCase, what: str) -> Settled:
+    """The verdict where the script reads what a compiled call overwrote, or a zero of another sign, and there is no repro; ``what`` it reads."""
+    how = suspect.written_over or f"{suspect.other_zeros} gives a zero another sign than eager"
+    summary = f"Each call that was compared is right when it returns, but {how}, and the script reads that: {what}. No repro was made."
+    verdict = replace(suspect.otherwise, status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, summary=summary)
+    return replace(verdict, kind=Kind.WRONG_OUTPUT)
+
+
 def hidden_failure(failed: Sequence[str], checked: protocol.Checked) -> Settled:
     """The verdict on a script that caught or suppressed internal errors of Dynamo, which no graph shows."""
     summary = (

@@ -33,6 +33,8 @@ SHOWN = 4000
 """Most characters of a repro's output in the report."""
 FILE_BYTES = 2 << 30
 MISSING = re.compile(r"module \\?'(torch[\w.]*)\\?' has no attribute \\?'(\w+)")
+PRIMS = "torch._inductor.inductor_prims"
+MISSING_PRIM = re.compile(r"\\?'_OpNamespace\\?' \\?'prims\\?' object has no attribute")
 INTERNAL_ENTRIES = ("torch._dynamo.optimize", "torch._inductor.compile", "compile_fx", "aot_module", "aot_function")
 
 
@@ -209,9 +211,13 @@ def run_once(
 
 
 def missing_module(complaints: Iterable[str]) -> str | None:
-    """The submodule of torch that a repro failed to import; None if that was not the complaint."""
-    found = MISSING.search("\n".join(complaints))
-    return f"{found[1]}.{found[2]}" if found else None
+    """The submodule of torch that a repro failed to import; None if that was not the complaint.
+
+    Inductor registers operators of its own as it is imported, which a run without the compiler does not do.
+    """
+    said = "\n".join(complaints)
+    found = MISSING.search(said)
+    return f"{found[1]}.{found[2]}" if found else PRIMS if MISSING_PRIM.search(said) else None
 
 
 def _complaint(outcome: Run) -> str:

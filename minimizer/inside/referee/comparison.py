@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..failures import LOST, device_error
 from . import referee
 from .call import Call, GradientCall, Side, Unplayable
+from .distance import other_zeros
 from .known import Known
 from .referee import Verdict
 
@@ -41,6 +42,12 @@ class Judged:
     expected: Side
     actual: Side
     verdict: Verdict
+
+    @property
+    def has_other_zeros(self) -> bool:
+        """Whether a zero among the results, or the inputs after the call, has another sign than eager's."""
+        expected, actual = self.expected.places(), self.actual.places()
+        return any(other_zeros(tensor, actual[where]) for where, tensor in expected.items() if where in actual)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,11 @@
 
 Three states advance together, event by event: eager's, the compiled side's own, and one that is compiled but is given eager's values
 after each event. What differs there is wrong on eager's own inputs; what differs on the compiled side's own only was carried on. Values
-are judged by the referee: a call of a graph as a survey judges it, gradients by the part of the program that they come from.
+are judged by the referee: a call of a graph as a survey judges it, gradients by the part of the program that they come from. An earlier
+result that a compiled event writes over, and that is read later, needs no referee: eager leaves it as it is.
+
+Zeros of another sign are equal, and a fault only where something reads their sign. So a fourth state runs in eager, but for the zeros of
+each compiled call, which have the sign that compiled code gave them: what differs there from eager does so for these signs alone.
 """
 
 from __future__ import annotations
@@ -24,13 +28,17 @@ from ..questions import SidesRequest, Step
 from ..referee import referee
 from ..referee.call import Call, Side
 from ..referee.compare import compare
+from ..referee.distance import other_zeros
 from ..values import snapshot
+from ..values.elements import EXACT, diff_elements
 from ..wire import Channel, Message
 from .needed import needed
 
 EVENT = "event"
 VALUE, NONFINITE = "value", ("nan", "inf")
 """Sorts of differences of the comparator."""
+WRITES_OVER = "kept results: what an earlier call has returned stays as it is in eager"
+READS_ZEROS = "zeros: eager's own operators make another value of the sign that compiled code gave to a zero"
 EAGER, COMPILED, COMPARE = "eager", "compiled", "compare"
 """What runs of an event: a side, or our comparison. Only a death of the compiled side is the compiler's."""
 
@@ -111,6 +119,10 @@ class SideBySide:
         data = torch.load(request.file, weights_only=True) if request.file is not None else {}
         self._request, self._on_event, self._data = request, on_event, data
         self._eager, self._given, self._own = (State(request, data) for _ in range(3))
+        self._signed: State | None = State(request, data)
+        """Eager's state with the zeros of compiled calls; None once it cannot tell anything."""
+        self._signs: list[int] = []
+        """The calls so far whose zeros have another sign."""
         self._eager.call_by(self._eager.functions, keeping=True)
         # Each compiles by itself: what is wrong in a third call only must be so in the third event, and not in the second.
         self._given.call_by(self._given.compiled(request.graphs), keeping=True)
@@ -135,6 +147,7 @@ class SideBySide:
             if time.monotonic() - begun > self._request.seconds:
                 self.note(f"the time was over after {index} events")
                 return
+            kept = self._kept(step)
             errors = self._take(index)
             self._ran = index + 1
             if step.raises and all(error is not None for error in errors):
@@ -146,6 +159,8 @@ class SideBySide:
                 self._on_event(index, COMPARE)
                 if not self._compare(index, step):
                     return
+            if self._is_written_over(index, kept) or self._reads_zeros(index, step):
+                return
 
     def note(self, what: str) -> None:
         """Tell why no more is run, or what could not be compared; the first one counts."""
@@ -173,8 +188,97 @@ class SideBySide:
         given = self._given.take(self._codes[index])
         snapshot.set_rng_state(start)
         own = self._own.take(self._codes[index])
+        snapshot.set_rng_state(start)
+        if self._signed is not None and self._signed.take(self._codes[index]) is not None and eager is None:
+            self._signed = None  # the sign may decide over an error, which has no value to assert
         snapshot.set_rng_state(end)
         return [own, given, eager]
+
+    def _kept(self, step: Step) -> Mapping[str, tuple[Tensor, Tensor]]:
+        """Copies of earlier results that are read later, as they are before an event: eager's, and those that compiled code has returned."""
+        if step.graph is None and not step.is_backward:
+            return {}
+        found: dict[str, tuple[Tensor, Tensor]] = {}
+        for path in step.alive:
+            pair = self._eager.value(path), self._given.value(path)
+            if all(isinstance(one, Tensor) and snapshot.has_plain_storage(one) for one in pair):
+                found[path] = pair[0].detach().clone(), pair[1].detach().clone()
+        return found
+
+    def _is_written_over(self, index: int, kept: Mapping[str, tuple[Tensor, Tensor]]) -> bool:
+        """Whether a compiled event has changed an earlier result that eager leaves alone, which is told.
+
+        Nothing is judged from there on: the result may lie in the memory of the event's own.
+        """
+        for path, (expected, given) in kept.items():
+            now = self._given.value(path)
+            if diff_elements(expected, _detached(self._eager.value(path)), EXACT) is not None:
+                continue  # the program writes there itself
+            if diff_elements(given, _detached(now), EXACT) is None:
+                continue
+            if self.first is None:
+                self.first = {
+                    "event": index,
+                    "own": True,
+                    "what": f"{path} is no longer what an earlier call has returned",
+                    "value": path,
+                    "sort": _sort(given, now),
+                    "rule": WRITES_OVER,
+                    "error": _distance(given, now),
+                    "overwrites": True,
+                }
+            self.note(f"event {index} writes over {path}")
+            return True
+        return False
+
+    def _take_zeros(self, index: int, paths: Sequence[str]) -> None:
+        """Give the zeros of a call the sign that compiled code gave them, in the state that is for it."""
+        self._signs.append(index)
+        for path in paths:
+            value = self._signed.value(path) if self._signed is not None else None
+            if isinstance(value, Tensor):
+                with torch.no_grad(), torch.inference_mode(value.is_inference()):
+                    given = _detached(self._given.value(path))
+                    value.data.copy_(torch.where((given == 0) & (value.data == 0), given, value.data))
+
+    def _reads_zeros(self, index: int, step: Step) -> bool:
+        """Whether a value of an event differs from eager's by the sign of zeros alone, which is told."""
+        if self._signed is None or not self._signs or index == self._signs[-1]:
+            return False
+        for path in step.values:
+            expected, signed = self._eager.value(path), self._signed.value(path)
+            if not isinstance(expected, Tensor) or not isinstance(signed, Tensor):
+                continue
+            if diff_elements(_detached(expected), _detached(signed), EXACT) is None:
+                continue
+            before = {*needed(self._request.steps, index)}
+            calls = [call for call in self._signs if call in before]
+            if not calls or not self._repeats(index, path):
+                continue
+            if self.first is None:
+                self.first = {
+                    "event": index,
+                    "own": True,
+                    "what": f"{path} depends on the sign of a zero",
+                    "value": path,
+                    "sort": _sort(expected, signed),
+                    "rule": READS_ZEROS,
+                    "error": _distance(expected, signed),
+                    "zeros_of": calls[-1],
+                }
+            self.note(f"event {index} reads the sign of a zero")
+            return True
+        return False
+
+    def _repeats(self, index: int, path: str) -> bool:
+        """Whether eager comes to the same value once more: memory that nobody has written, and noise, depend on no sign."""
+        try:
+            call = self._from_the_start(index, [path])
+            (again,) = call.run(call.function).result
+        except Exception as error:
+            self.note(f"event {index} could not be repeated: {type(error).__name__}: {error}")
+            return False
+        return diff_elements(_detached(self._eager.value(path)), again, EXACT) is None
 
     def _tell_errors(
         self, index: int, own: BaseException | None, given: BaseException | None, eager: BaseException | None
@@ -196,6 +300,7 @@ class SideBySide:
         own: dict[str, float] = {}
         carried = [0.0]
         unknown: list[str] = []
+        signed: list[str] = []
         for path in step.values:
             expected = self._eager.value(path)
             if not isinstance(expected, Tensor):
@@ -204,6 +309,8 @@ class SideBySide:
             try:
                 if not _is_equal(expected, given):
                     own[path] = _distance(expected, given)
+                if step.graph is not None and other_zeros(expected, given):
+                    signed.append(path)
                 carried.append(_distance(expected, self._own.value(path)))
             except Exception as error:  # values of a kind that torch cannot compare, such as sparse or quantized ones
                 self.note(f"event {index}: {path} could not be compared: {type(error).__name__}: {error}")
@@ -212,7 +319,9 @@ class SideBySide:
             self._tell_difference(index, step, own)
         if step.graph is not None or step.is_backward:
             self._distances.append({"event": index, "own": max(own.values(), default=0.0), "carried": max(carried)})
-        for path in dict.fromkeys([*own, *unknown]):
+        if signed:
+            self._take_zeros(index, signed)
+        for path in dict.fromkeys([*own, *unknown, *signed]):
             try:
                 _copy(self._eager.value(path), self._given.value(path))
             except Exception as error:  # from here on a difference may be an earlier one's, and says nothing

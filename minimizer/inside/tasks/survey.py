@@ -169,6 +169,8 @@ class Survey:
                 modules=compiled_modules(coverage) if self._request.measure else [],
                 unsteady=record.unsteady,
                 overwritten=self._comparer.kept.overwritten,
+                written_over=self._comparer.kept.without_cuda_graphs,
+                other_zeros=record.other_zeros,
                 notes=list(record.notes)[:MOST],
                 printed=_last_line() if isinstance(self._error, SystemExit) else "",
                 output=self._output(),

@@ -29,7 +29,6 @@ from ..questions import TrialRequest
 from ..referee import steadiness
 from ..referee.call import Call, GradientCall, Side
 from ..referee.comparison import Judged, Raised, Run, Step, compare_with_gradients
-from ..referee.distance import other_zeros
 from ..referee.referee import Verdict
 from ..values import snapshot
 from ..values.boundary import Difference, places
@@ -156,7 +155,7 @@ class Trial:
         compared = compare_with_gradients(call, compiled, expected, behind, begins=self._begin)
         outcome = outcome_of(compared.decisive)
         if outcome.verdict is not None and isinstance(compared.values, Judged):
-            outcome.verdict.other_zeros = _have_other_zeros(compared.values)
+            outcome.verdict.other_zeros = compared.values.has_other_zeros
         return outcome
 
     def load(self) -> tuple[Any, list[Any]]:
@@ -202,12 +201,6 @@ class Trial:
 
     def _phase(self, name: str) -> None:
         self._channel.send(Phase(phase=name))
-
-
-def _have_other_zeros(judged: Judged) -> bool:
-    """Whether a zero among the results, or the inputs after the call, has another sign than eager's."""
-    expected, actual = judged.expected.places(), judged.actual.places()
-    return any(other_zeros(tensor, actual[where]) for where, tensor in expected.items() if where in actual)
 
 
 def outcome_of(found: Judged | Raised) -> Outcome:

@@ -1,4 +1,4 @@
-"""Detects CUDA graph capture by the script itself, as inference servers do with compiled models.
+"""Detects CUDA graphs: their capture by the script itself, as inference servers do with compiled models, and memory of theirs.
 
 A capture records all kernel launches and forbids synchronisation: a comparison would become part of the script's CUDA graph, or
 abort the script.
@@ -7,10 +7,24 @@ abort the script.
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 WHY_CAPTURED = "was made while the script captured a CUDA graph, where nothing else may run"
+DEFAULT_POOL = (0, 0)
+"""The pool of memory that no CUDA graph has; see ``torch.cuda.memory_snapshot``."""
 
 
 def is_capturing() -> bool:
     """Whether the current stream is being captured; does not initialise CUDA."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def is_of_cuda_graphs(tensor: Tensor) -> bool:
+    """Whether the memory of a tensor lies in a pool of CUDA graphs, or cannot be told from such; does not initialise CUDA."""
+    if not torch.cuda.is_initialized():
+        return False
+    address = tensor.data_ptr()
+    for segment in torch.cuda.memory_snapshot():
+        if segment["address"] <= address < segment["address"] + segment["total_size"]:
+            return tuple(segment["segment_pool_id"]) != DEFAULT_POOL
+    return tensor.is_cuda

@@ -1,8 +1,9 @@
 """Detects a compiled call that overwrites an output of an earlier call while the script still holds it.
 
 Comparing call by call cannot see this: every output is right when it is returned. CUDA graphs reuse the memory of an output in the
-next replay, which is fine for a loop that keeps only the last output. So an overwritten output explains a failing check of the
-script; it is not a failure on its own. One that the script goes on holding is told: PyTorch 2.11 lets it be read.
+next replay, which is documented, and fine for a loop that keeps only the last output: there an overwritten output explains a failing
+check of the script, and is not a failure on its own. One that the script goes on holding is told: PyTorch 2.11 lets it be read.
+Elsewhere it is a failure if the script reads the output again, which the program around the graphs shows (`engine/levels/parting.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from ..values import snapshot
+from ..values.capturing import is_of_cuda_graphs
 from ..values.elements import EXACT, diff_elements
 from ..values.rounding import tensors
 
@@ -28,17 +30,24 @@ Held = tuple[str, weakref.ref[torch.Tensor], torch.Tensor]
 
 
 class KeptOutputs:
-    """Tracks the latest outputs. ``overwritten`` names the first call that overwrote one, and the output; empty if none did."""
+    """Tracks the latest outputs.
+
+    ``overwritten`` names the first call that overwrote one, and the output; ``without_cuda_graphs`` the first that overwrote one whose
+    memory is not that of a CUDA graph. Both are empty if none did.
+    """
 
     def __init__(self) -> None:
         self._kept: deque[tuple[str, weakref.ref[torch.Tensor]]] = deque(maxlen=MOST_KEPT)
-        self.overwritten = ""
+        self.overwritten = self.without_cuda_graphs = ""
         self._written: list[tuple[str, weakref.ref[torch.Tensor]]] = []
         self._outlived = ""
         self._overwrites = 0
 
     def outlived(self) -> str:
-        """Such a sentence on an output that the script still held when it made a later call, or at its end; asked at these moments."""
+        """Such a sentence on an output of a CUDA graph that the script still held when it made a later call, or at its end.
+
+        Asked at these moments.
+        """
         for said, reference in self._written:
             if reference() is not None:
                 self._outlived = self._outlived or said
@@ -57,7 +66,7 @@ class KeptOutputs:
         # No error of ours may reach the script, such as CUDA graphs refusing access to memory that they have reclaimed.
         with torch.no_grad(), contextlib.suppress(Exception):
             used = {x.untyped_storage().data_ptr() for x in tensors(list(inputs)) if snapshot.has_plain_storage(x)}
-            is_known = self.outlived() or self._overwrites >= MOST_OVERWRITES
+            is_known = self.without_cuda_graphs or self.outlived() or self._overwrites >= MOST_OVERWRITES
             for name, reference in () if is_known else self._kept:
                 output = reference()
                 if output is not None and output.untyped_storage().data_ptr() not in used:
@@ -72,5 +81,8 @@ class KeptOutputs:
                 if output is not None and diff_elements(copy, output, EXACT) is not None:
                     said = f"{call} writes over {name}, which the script still holds"
                     self.overwritten = self.overwritten or said
-                    self._written.append((said, reference))
                     self._overwrites += 1
+                    if is_of_cuda_graphs(output):
+                        self._written.append((said, reference))
+                    else:
+                        self.without_cuda_graphs = self.without_cuda_graphs or said

@@ -50,6 +50,8 @@ class Record:
         self.checks = tolerances.watch()
         self.unsteady = ""
         """The first call at which eager differed from eager; empty if none did."""
+        self.other_zeros = ""
+        """The first call with a result that is right but for the sign of a zero; empty if there was none."""
 
     # what is told ------------------------------------------------------------------------------------------------
 

@@ -325,6 +325,7 @@ def reuse(module, inputs):
 def again(module, inputs):
     return module
 
+{memory}
 f = torch.compile(lambda x: x * 2, backend={backend})
 kept = []
 for i in range(3):
@@ -332,6 +333,15 @@ for i in range(3):
     kept.append({kept})
     {script}
 """
+
+
+IN_POOL = """
+import sys
+segment = {{"address": buffer.data_ptr(), "total_size": buffer.nbytes, "segment_pool_id": ({pool}, 0)}}
+torch.cuda.is_initialized = lambda: sys._getframe(1).f_code.co_name == "is_of_cuda_graphs"
+torch.cuda.memory_snapshot = lambda: [segment]
+"""
+"""A stand-in for the memory of a device, where there is none: the buffer lies in this pool, of CUDA graphs but for the first one."""
 
 
 @pytest.mark.fault_behind("outputs_written_over")
@@ -348,10 +358,10 @@ for i in range(3):
     ids=["kept", "the last one is still named", "none is held", "memory of its own", "written to by the script"],
 )
 @pytest.mark.examples(2)
-def test_a_call_that_writes_over_an_earlier_output(
+def test_a_call_that_writes_over_an_earlier_output_of_a_cuda_graph(
     child: Executor, home: Path, changes: dict[str, str], said: str
 ) -> None:
-    text = REUSED.format(**{"backend": "reuse", "kept": "y", "script": "", **changes})
+    text = REUSED.format(**{"backend": "reuse", "kept": "y", "script": "", "memory": IN_POOL.format(pool=1), **changes})
     answer = finished(survey(child, script(home, text)))
     assert answer.exception is None
     assert answer.checked.calls == 3, "each is right when it returns"
@@ -361,6 +371,19 @@ def test_a_call_that_writes_over_an_earlier_output(
         note for note in answer.notes if is_held_on_to
     ]
     assert says_open(report_of_run(answer.checked), "outputs_written_over") is is_held_on_to
+    assert answer.written_over == ""
+
+
+@pytest.mark.fault_behind("outputs_written_over")
+@pytest.mark.parametrize(
+    "memory", ["", IN_POOL.format(pool=0)], ids=["of the CPU", "of the device, and no CUDA graph's"]
+)
+def test_an_output_that_no_cuda_graph_has_is_not_excused(child: Executor, home: Path, memory: str) -> None:
+    text = REUSED.format(backend="reuse", kept="y.clone()", script="", memory=memory)
+    answer = finished(survey(child, script(home, text)))
+    assert answer.written_over.startswith("call 1 of graph 0 writes over output 0 of call 0 of graph 0")
+    assert not [one for one in answer.checked.excused if one.rule == "outputs_written_over"]
+    assert not [note for note in answer.notes if "also afterwards" in note]
 
 
 def test_an_output_that_is_given_back_to_be_changed_is_no_overwriting(child: Executor, home: Path) -> None:

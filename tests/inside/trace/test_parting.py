@@ -177,13 +177,68 @@ def found(child: Executor, home: Path, text: str) -> Parted | None:
     assert sides is not None, why
     if sides.first is None:
         return None
-    assert sides.first.sort == "value"
+    assert sides.first.sort == "value" or sides.first.is_of_reading
     rerun = Rerun(child, home / "script.py")
     return smallest_parting(program, sides.first, rerun, jobs=1, watch=lambda: None)
 
 
 def render(graph: Program) -> str:
     return graph_function(graph, "f", decorated=False)
+
+
+ARENA = """
+    ARENA = torch.zeros(64)
+
+    def in_arena(graph, inputs):
+        def run(*args):
+            return tuple(ARENA[: one.numel()].view(one.shape).copy_(one) for one in graph(*args))
+
+        return run
+
+    low = torch.compile(lambda x: x.cumsum(0), backend=in_arena)
+    high = torch.compile(lambda x: x - x.roll(1, 0), backend=in_arena)
+    torch.manual_seed(0)
+    for _ in range(2):
+        x = torch.randn(8)
+        slow = low(x)
+        scale = x.abs().sum()
+        fast = high(x)
+        level = (slow + fast).tanh() / scale
+"""
+
+
+def test_the_call_that_writes_over_a_result_and_the_one_that_made_it_are_left(child: Executor, home: Path) -> None:
+    parted = found(child, home, ARENA)
+
+    assert parted is not None
+    body = parted.script.split("def program(")[1]
+    assert "scale" not in body and "tanh" not in body
+    assert body.count(" = f(") == body.count(" = g(") == 1
+    assert "return slow" in body
+
+
+TIDY = """
+    def tidy(graph, inputs):
+        return lambda *args: [one + 0.0 for one in graph(*args)]
+
+    act = torch.compile(lambda x: -x.relu(), backend=tidy)
+    x = torch.tensor([-1.0, 2.0])
+    for _ in range(2):
+        y = act(x)
+        scale = y.exp()
+        level = 1 / y
+        x = x + 1
+"""
+
+
+def test_the_call_that_gives_a_zero_another_sign_and_what_reads_it_are_left(child: Executor, home: Path) -> None:
+    parted = found(child, home, TIDY)
+
+    assert parted is not None
+    body = parted.script.split("def run(")[1]
+    assert "exp" not in body
+    assert body.count(" = f(") == 1
+    assert "1 / y" in body
 
 
 def test_calls_whose_windows_overlap_are_left(child: Executor, home: Path) -> None:

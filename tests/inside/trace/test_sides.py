@@ -156,3 +156,123 @@ def test_a_backward_behind_dropout_draws_the_same_masks_again(sides: Sided) -> N
 
     assert outcome.ending is Ending.SAME
     assert (found.first, found.ran, found.stopped) == (None, len(program.events), "")
+
+
+ARENA = """
+    ARENA = torch.zeros(64)
+
+    def in_arena(graph, inputs):
+        def run(*args):
+            return tuple(ARENA[PLACE : PLACE + one.numel()].view(one.shape).copy_(one) for one in graph(*args))
+
+        return run
+
+    low = torch.compile(lambda x: x.cumsum(0), backend=in_arena)
+    high = torch.compile(lambda x: x - x.roll(1, 0), backend=in_arena)
+    torch.manual_seed(0)
+    for _ in range(2):
+        x = torch.randn(8)
+        slow = low(x)
+        KEPT
+        fast = high(x)
+        READ
+"""
+ONE_PLACE = {"PLACE": "0", "KEPT": "", "READ": "level = (slow + fast).tanh()"}
+
+
+def arena(**changes: str) -> str:
+    text = ARENA
+    for name, value in {**ONE_PLACE, **changes}.items():
+        text = text.replace(name, value)
+    return text
+
+
+@pytest.mark.fault_behind("outputs_unread")
+@pytest.mark.parametrize(
+    "read",
+    ["level = (slow + fast).tanh()", "level = slow.view(2, 4)[1].tanh()", "slow.mul_(2)", "print(slow.tolist())"],
+)
+def test_a_call_that_writes_over_an_earlier_result_is_found_where_it_is_read(sides: Sided, read: str) -> None:
+    program, _, found = sides(arena(READ=read))
+
+    assert found.first is not None
+    assert (found.first.own, found.first.overwrites) == (True, True)
+    made = next(one for one in program.events if found.first.value in one.makes)
+    assert made.source is not None
+    assert made.source[2] == "slow = low(x)"
+    event = program.events[found.first.event]
+    assert event.source is not None
+    assert event.source[2] == "fast = high(x)"
+
+
+@pytest.mark.needs_excuse("outputs_unread")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"PLACE": "8 * len(graph.graph.nodes)"},
+        {"READ": "level = fast.tanh()"},
+        {"READ": "slow.copy_(x)\n        level = slow.tanh()"},
+        {"READ": "view = slow[:4]"},
+        {"READ": "print(slow.shape)"},
+        {"KEPT": "slow = slow.clone()"},
+        {"KEPT": "level = slow.tanh()", "READ": "level = level + fast"},
+    ],
+    ids=["places of their own", "not read", "written anew", "only a view", "only its shape", "a copy", "read before"],
+)
+def test_a_result_that_is_not_read_later_may_be_written_over(sides: Sided, changes: dict[str, str]) -> None:
+    _, outcome, found = sides(arena(**changes))
+
+    assert (outcome.ending, found.first, found.stopped) == (Ending.SAME, None, "")
+
+
+TIDY = """
+    def tidy(graph, inputs):
+        return lambda *args: [one + 0.0 for one in graph(*args)]
+
+    act = torch.compile(lambda x: -x.relu(), backend=tidy)
+    halve = torch.compile(lambda x: x / 2, backend=tidy)
+    torch.manual_seed(0)
+    for _ in range(2):
+        y = act(torch.randn(8))
+        READ
+"""
+
+
+@pytest.mark.fault_behind("other_zeros")
+@pytest.mark.parametrize(
+    "read",
+    [
+        "level = 1 / y",
+        "angle = torch.atan2(y, torch.full((8,), -1.0))",
+        "side = torch.ones(8).copysign(halve(y))",
+        "cache = torch.zeros(8); cache += y; cache.copy_(y); mask = cache.signbit()",
+    ],
+    ids=["division", "atan2", "through another graph", "through a cache"],
+)
+def test_a_zero_of_another_sign_is_found_where_the_sign_is_read(sides: Sided, read: str) -> None:
+    program, _, found = sides(TIDY.replace("READ", read))
+
+    assert found.first is not None
+    assert found.first.own
+    assert found.first.zeros_of is not None
+    event, call = (program.events[index] for index in (found.first.event, found.first.zeros_of))
+    assert event.source is not None and call.source is not None
+    assert event.source[2] == read
+    assert call.source[2] in ("y = act(torch.randn(8))", read)
+
+
+@pytest.mark.needs_excuse("other_zeros")
+@pytest.mark.parametrize(
+    "read",
+    [
+        "level = y.exp()",
+        "level = halve(y) * 2",
+        "order = y.sort().values",
+        "level = 1 / (y - 1)",
+        "room = torch.empty(1 << 12); room[:8] = y; level = room.clone()",
+    ],
+)
+def test_a_zero_whose_sign_nobody_reads_is_innocent(sides: Sided, read: str) -> None:
+    _, outcome, found = sides(TIDY.replace("READ", read))
+
+    assert (outcome.ending, found.first, found.stopped) == (Ending.SAME, None, "")

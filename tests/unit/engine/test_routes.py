@@ -19,14 +19,17 @@ from minimizer.engine.between import answer as answers
 from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Outcome
+from minimizer.engine.child.traced import Parting, Sides
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.graph import pin
 from minimizer.engine.levels.outer import OuterLevel
+from minimizer.engine.levels.parting import Compared, PartingLevel
 from minimizer.engine.levels.window import Unreduced, accepted
 from minimizer.engine.localize.behind_jumps import Answer
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle
 from minimizer.engine.oracle.signature import Signature, signature_of
+from minimizer.engine.outer.program import OuterProgram
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.program.regions import Region
@@ -88,6 +91,11 @@ def suspect() -> Case:
     program = Program((x,), (Node("y", ".argmax", (Ref("x"),)),), ("y",))
     healthy = Settled(Status.HEALTHY, None, "Healthy.")
     return Case(cast(Any, Holder()), program, Signature(Kind.WRONG_OUTPUT), "differs", otherwise=healthy)
+
+
+def whole(cut: str = "") -> OuterProgram:
+    """A program around the graphs without an event."""
+    return OuterProgram({}, [], {}, {}, cut=cut)
 
 
 class Holder:
@@ -300,6 +308,68 @@ def test_values_that_no_graph_shows_are_looked_for_side_by_side(
     leads(routes, monkeypatch, by_parting=DRAFT, by_script=None)
     assert routes.follow(ScriptCase(replace(GIVEN_UP, kind=kind, reason=reason))) is DRAFT
     assert words(routes) == [("the program around the graphs, side by side", "a repro")]
+
+
+WROTE_OVER = "call 1 of graph 1 writes over output 0 of call 0 of graph 0, which the script still holds"
+OVER = Parting(event=0, own=True, what="", value="y", rule="kept", overwrites=True)
+SIGN = Parting(event=1, own=True, what="s depends on the sign of a zero", value="s", rule="zeros", zeros_of=0)
+ELSEWHERE = Parting(event=0, own=False, what="raises compiled only")
+
+
+@pytest.mark.parametrize(
+    ("seen", "draft", "end"),
+    [
+        (Compared(whole(), Sides(first=OVER)), DRAFT, None),
+        (Compared(whole(), Sides(first=OVER)), None, (Status.PARTIAL, Kind.WRONG_OUTPUT, "No repro was made")),
+        (Compared(whole(), Sides()), None, (Status.HEALTHY, None, "Healthy.")),
+        (Compared(whole(cut="20,000 events"), Sides()), None, (Status.PARTIAL, None, "not all of it could be noted")),
+        (Compared(why="no name for the backend"), None, (Status.PARTIAL, None, "no name for the backend")),
+        (ChildFailed("gone"), None, (Status.PARTIAL, None, "no time")),
+        (Compared(whole(), Sides(first=ELSEWHERE)), None, (Status.PARTIAL, None, "not all of it could be noted")),
+    ],
+    ids=["read", "no repro", "not read", "noted in part", "not noted", "not traced", "another difference, not shown"],
+)
+def test_a_result_that_was_written_over_is_a_failure_if_the_script_reads_it(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, seen: object, draft: Draft | None, end: tuple[object, ...] | None
+) -> None:
+    def compared(_: object) -> object:
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    monkeypatch.setattr(PartingLevel, "compared", compared)
+    monkeypatch.setattr(PartingLevel, "draft", lambda *_, **__: draft)
+    monkeypatch.setattr(FollowUp, "may_hold", lambda *_: True)
+    found = routes.follow(ScriptCase(Settled(Status.HEALTHY, None, "Healthy."), WROTE_OVER))
+    if end is None:
+        assert found is DRAFT
+    else:
+        assert isinstance(found, Settled)
+        assert (found.status, found.kind) == end[:2]
+        assert str(end[2]) in found.summary
+        assert any(WROTE_OVER in text for text in (found.summary, *(one.object for one in found.excused)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "end"),
+    [
+        (Compared(whole(), Sides(first=SIGN)), (Status.PARTIAL, Kind.WRONG_OUTPUT)),
+        (Compared(whole(), Sides()), (Status.HEALTHY, None)),
+        (Compared(whole(), Sides(first=ELSEWHERE)), (Status.HEALTHY, None)),
+        (Compared(why="no name for the backend"), (Status.HEALTHY, None)),
+    ],
+    ids=["read", "not read", "another difference, not shown", "not noted"],
+)
+def test_a_zero_of_another_sign_is_innocent_unless_the_script_was_seen_to_read_it(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, seen: Compared, end: tuple[object, ...]
+) -> None:
+    monkeypatch.setattr(PartingLevel, "compared", lambda _: seen)
+    monkeypatch.setattr(PartingLevel, "draft", lambda *_, **__: None)
+    healthy = Settled(Status.HEALTHY, None, "Healthy.")
+    found = routes.follow(ScriptCase(healthy, other_zeros="call 0 of graph 0"))
+    assert isinstance(found, Settled)
+    assert (found.status, found.kind) == end
+    assert [one.rule for one in found.excused] == (["other_zeros"] if found.status is Status.HEALTHY else [])
 
 
 def test_a_graph_that_is_right_by_itself_is_run_side_by_side_before_its_calls_are_repeated(

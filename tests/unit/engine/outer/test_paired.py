@@ -33,6 +33,10 @@ def pair(source: Writable, target: int, value: str, *, drawn: bool = True, toler
     return Paired(Slice(source, target, frozenset()), value, drawn, tolerance)
 
 
+def at(event: int) -> Parting:
+    return Parting(event=event, own=True, what="")
+
+
 def test_the_program_stands_once_and_is_called_with_the_compiler_and_without() -> None:
     text = pair(writable(), BACKWARD, "w.grad", tolerance="rtol=0.01, atol=0.01").text
 
@@ -159,9 +163,9 @@ def test_candidates_begin_with_the_fewest_events_and_random_numbers() -> None:
 def test_an_event_is_told_by_its_graph_and_the_number_of_its_call() -> None:
     program = writable().program
 
-    assert told(program, SECOND) == "call 2 of graph 0, behind the calls that led to it"
-    assert told(program, LAST) == "backward 2 of the script, behind the calls that led to it"
-    assert "call 1" in told(program, FIRST)
+    assert told(program, at(SECOND)) == "call 2 of graph 0, behind the calls that led to it"
+    assert told(program, at(LAST)) == "backward 2 of the script, behind the calls that led to it"
+    assert "call 1" in told(program, at(FIRST))
 
 
 def test_a_control_compiles_nothing() -> None:

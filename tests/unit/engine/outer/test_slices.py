@@ -6,7 +6,7 @@ import pytest
 from sample_trace import EVENTS, event, traced
 
 from minimizer.engine.outer.program import OuterProgram, parse
-from minimizer.engine.outer.slices import direct_needs
+from minimizer.engine.outer.slices import direct_needs, read_later
 from minimizer.errors import ChildFailed
 from minimizer.inside.questions import Step
 from minimizer.inside.tasks.needed import needed
@@ -67,3 +67,43 @@ def test_many_writes_of_one_tensor_need_one_another_and_not_all_before() -> None
 def test_what_is_no_single_statement_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ChildFailed):
         parse(traced(events=[wrong]))
+
+
+TWO_CALLS = [event("y = graph_0(x, w)", "graph", "y"), event("z = graph_0(x, w)", "graph", "z")]
+
+
+@pytest.mark.parametrize(
+    ("behind", "alive"),
+    [
+        ([event("s = y + z", makes="s")], ("y",)),
+        ([event("s = y[1:]", makes="part")], ()),
+        ([event("part = y[1:]", makes="part"), event("s = part.sum()", makes="s")], ("y",)),
+        ([event("y.add_(1)", makes="y", writes=["y"])], ("y",)),
+        ([event("y.copy_(z)", makes="y", writes=["y"]), event("s = y.sum()", makes="s")], ()),
+        ([event("y[:] = z", writes=["y"]), event("s = y.sum()", makes="s")], ()),
+        ([event("s = graph_0(y, w)", "graph", "s")], ("y",)),
+        ([event("s = z.sum()", makes="s")], ()),
+    ],
+)
+def test_a_result_is_alive_as_long_as_its_values_are_read(behind: list[dict[str, object]], alive: tuple[str]) -> None:
+    storages = {"x": 1, "w": 2, "y": 3, "z": 4, "part": 3, "s": 5}
+    program = parse(traced(events=[EVENTS[0], EVENTS[1], *TWO_CALLS, *behind], storages=storages))
+
+    assert read_later(program)[3] == alive
+    assert read_later(program)[2] == (), "its own result is compared anyway"
+
+
+def test_a_look_of_the_script_keeps_a_result_alive() -> None:
+    storages = {"x": 1, "w": 2, "y": 3, "z": 4}
+    looks = [{"after": 3, "values": ["z"], "source": ("train.py", 3, "")}]
+    early = parse(traced(events=[EVENTS[0], EVENTS[1], *TWO_CALLS], storages=storages, looks=looks))
+    late = parse(
+        traced(
+            events=[EVENTS[0], EVENTS[1], *TWO_CALLS],
+            storages=storages,
+            looks=[{"after": 4, "values": ["y"], "source": ("train.py", 3, "")}],
+        )
+    )
+
+    assert read_later(early)[3] == ()
+    assert read_later(late)[3] == ("y",)

@@ -271,6 +271,15 @@ def test_a_healthy_script_may_have_its_outputs_overwritten() -> None:
     assert found.status is Status.HEALTHY
 
 
+@pytest.mark.parametrize("fact", ["written_over", "other_zeros"])
+def test_an_overwritten_output_that_no_cuda_graph_has_and_a_zero_of_another_sign_are_suspects(fact: str) -> None:
+    how = "call 1 of graph 1 writes over output 0 of call 0 of graph 0, which the script still holds"
+    found, executor, _ = triage(finished(**{fact: how}))
+    assert isinstance(found, ScriptCase)
+    assert (getattr(found, fact), found.is_suspect, found.otherwise.status) == (how, True, Status.HEALTHY)
+    assert found.otherwise.runs == len(executor.compiled), "it is run as often as a healthy script"
+
+
 TIMED = """
 import time
 

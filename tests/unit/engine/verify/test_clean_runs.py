@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minimizer.engine.emit import Repro
-from minimizer.engine.verify.clean_runs import Run, missing_module, verify
+from minimizer.engine.verify.clean_runs import PRIMS, Run, missing_module, verify
 from minimizer.errors import Cancelled, WorkerTrouble
 from minimizer.report.model import Verification
 from minimizer.sandbox import Sandbox, choose_sandbox
@@ -238,6 +238,12 @@ def test_an_import_that_only_a_clean_process_lacks_is_named_and_added(tmp_path: 
     found, notes = verified(repro.source, tmp_path / "again")
     assert found.failed_same == found.runs
     assert missing_module(notes) is None
+
+
+def test_operators_that_inductor_registers_are_imported_with_it() -> None:
+    said = "cannot run here: '_OpNamespace' 'prims' object has no attribute 'fma'"
+    assert missing_module([f"the repro could not run here (exit status 125); it said {said!r}"]) == PRIMS
+    assert missing_module([said.replace("prims", "mine")]) is None
 
 
 def test_a_run_that_finds_the_gpu_full_beside_the_others_is_made_again(tmp_path: Path) -> None:
