@@ -123,8 +123,6 @@ def _simpler_operations(source: Source) -> Iterator[Source | None]:
             if isinstance(node, ast.Return) and isinstance(node.value, ast.Call | ast.Compare):
                 least = ast.Constant(1 if isinstance(node.value, ast.Call) else True)
                 yield source.edited({number_of(node.value): lambda _, least=least: least})  # type: ignore[misc]
-            if isinstance(node, ast.IfExp):
-                yield from _simpler_branches(source, node, own)
     for node in source.nodes():
         if isinstance(node, ast.Call) and ast.unparse(node.func) in MAKERS:
             yield source.edited({number_of(node): lambda _: ast.parse(ONE, mode="eval").body})
@@ -157,14 +155,6 @@ def _ones_of_its_size(source: Source, maker: ast.Call) -> Source | None:
     assert isinstance(ones, ast.Call)
     ones.args = [copy.deepcopy(changing[0])]
     return source.edited({number_of(maker): lambda _: ones})
-
-
-def _simpler_branches(source: Source, choice: ast.IfExp, own: set[str]) -> Iterator[Source | None]:
-    """With a variable, or a variable plus one, as one branch of a choice: the branches only have to differ."""
-    for branch in (choice.body, choice.orelse):
-        for name in sorted({n.id for n in ast.walk(branch) if isinstance(n, ast.Name)} & own):
-            yield source.edited({number_of(branch): lambda _, name=name: ast.Name(name, ast.Load())})  # type: ignore[misc]
-            yield source.edited({number_of(branch): lambda _, name=name: _plus_one(name)})  # type: ignore[misc]
 
 
 def _makes_layer(call: ast.Call) -> bool:

@@ -53,7 +53,6 @@ def _fewer_statements(source: Source) -> Iterator[Source | None]:
             yield _written_out(source, statement)
     for function in (n for n in source.nodes() if isinstance(n, ast.FunctionDef)):
         yield from _as_choices(source, function)
-        yield from _in_place_of_names(source, function)
         yield from _as_lambdas(source, function)
 
 
@@ -195,22 +194,6 @@ def _ends(statement: ast.stmt, name: str) -> bool:
     """Whether nothing behind a statement can read what a name was before it."""
     bound = statement.targets if isinstance(statement, ast.Assign) else []
     return isinstance(statement, ast.Return) or any(is_name(target, name) for target in bound)
-
-
-def _in_place_of_names(source: Source, function: ast.FunctionDef) -> Iterator[Source | None]:
-    """With a parameter in place of a variable that is computed from it."""
-    parameters = {p.arg for p in function.args.args}
-    for statement in ast.walk(function):
-        target = bound_name(statement)
-        if not isinstance(statement, ast.Assign) or target is None or target in parameters:
-            continue
-        uses = [n for n in ast.walk(function) if is_name(n, target)]
-        for name in sorted({n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)} & parameters):
-            edits: dict[int, Edit] = {
-                number_of(n): lambda node, name=name: ast.Name(name, node.ctx)  # type: ignore[misc]
-                for n in uses
-            }
-            yield source.edited({**edits, number_of(statement): lambda _: None})
 
 
 # functions ---------------------------------------------------------------------------------------------------------------

@@ -67,11 +67,6 @@ from minimizer.engine.reduce.python import Source, reduce_script, shorter
             "@decorated\ndef f(x):\n    y = g(x)\n    return y + 2 if c else y",
         ),
         (
-            "@decorated\ndef f(x):\n    y = g(x)\n    if c:\n        y = y.clamp(0)\n    return y",
-            ["if c", "clamp"],
-            "@decorated\ndef f(x):\n    return x.clamp(0) if c else x",
-        ),
-        (
             "@decorated\ndef f(x):\n    if c:\n        return 1\n    return 2",
             ["if c", "1", "2"],
             "@decorated\ndef f(x):\n    return 1 if c else 2",
