@@ -23,6 +23,7 @@ from typing import Any
 
 from corpus import CORPUS, TRUTH
 from coverage import read
+from page_section import rewrite
 from vs_upstream import ROOT, run
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -86,11 +87,6 @@ def said(side: str, rows: Sequence[Row]) -> str:
     )
 
 
-def write(text: str) -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
-
-
 def main() -> int:
     arguments = parse()
     known = {(row["case"], row["side"]): row for row in read(arguments.results)}
@@ -109,7 +105,7 @@ def main() -> int:
         list(pool.map(one, missing))
     text = table(list(known.values()))
     if arguments.results == RESULTS:
-        write(text)
+        rewrite(PAGE, BEGIN, END, text)
     print(text)
     return 0
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from coverage import PROGRAMS, read
+from page_section import rewrite
 from vs_upstream import ROOT, run
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -75,11 +76,6 @@ def table(rows: Sequence[Row]) -> str:
     return text
 
 
-def write(text: str) -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=NAMES, choices=NAMES, metavar="NAME", help="some programs")
@@ -99,7 +95,7 @@ def main() -> int:
         print(json.dumps(known[name]), flush=True)
     text = table([known[name] for name in NAMES if name in known])
     if arguments.results == RESULTS:
-        write(text)
+        rewrite(PAGE, BEGIN, END, text)
     print(text)
     return 0
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from between import formatted_lines, shown
+from page_section import rewrite
 from releases import is_fixed
 from vs_upstream import REPRO_ONLY, ROOT, add_row, read_rows, run, run_ours, say
 
@@ -62,7 +63,7 @@ def main() -> int:
         known = [
             rows[key] for folder in FOLDERS for key in ((folder, name) for name in read_cases(folder)) if key in rows
         ]
-        write(PAGE, table(known))
+        rewrite(PAGE, BEGIN, END, table(known))
     print(table([rows[key] for key in cases if key in rows]))
     return 0
 
@@ -196,11 +197,6 @@ def check(cases: dict[str, Row]) -> int:
 
 
 # the page -------------------------------------------------------------------------------------------------------------
-
-
-def write(page: Path, text: str) -> None:
-    before, _, rest = page.read_text().partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
 
 
 def table(rows: Sequence[Row]) -> str:

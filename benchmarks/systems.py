@@ -1,0 +1,124 @@
+"""Programs with models of libraries, as people have them: nothing is wrong with them, and none may raise an alarm.
+
+    python benchmarks/systems.py                     # all programs of libraries/; hours on a small machine
+    python benchmarks/systems.py bert timm           # those whose names begin so
+    python benchmarks/systems.py --table             # runs nothing, writes the table from what is known
+
+The libraries are an extra of this benchmark alone, and torch is the one that is there:
+
+    pip install transformers accelerate timm diffusers torchao torch_geometric
+
+``cases.json`` says of each script what `benchmarks/monitored.py` says of its own, and ``libraries``, the packages that it needs; a script
+whose packages are not there is not run. Each script is a line of the results file as soon as it has ended, and is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from between import shown
+from monitored import WORK, Row, measure, read_cases
+from page_section import rewrite
+from vs_upstream import ROOT, add_row, read_rows, run, say
+
+from minimizer.excuses import EXCUSES
+
+FOLDER = "libraries"
+PAGE = ROOT / "docs" / "systems.md"
+BEGIN, END = "<!-- benchmarks/systems.py writes from here -->", "<!-- systems.py: to here -->"
+RESULTS = Path(__file__).with_suffix(".jsonl")
+
+
+def main() -> int:
+    arguments = parse()
+    known = read_cases(FOLDER)
+    chosen = [name for name in known if name.startswith(tuple(arguments.names or [""]))]
+    rows = {row["case"]: row for row in read_rows(arguments.results)}
+    for name in () if arguments.table else chosen:
+        if name in rows and not arguments.fresh:
+            continue
+        versions = installed(["torch", *known[name]["libraries"]])
+        if missing := [package for package, found in versions.items() if found is None]:
+            say(f"{name}: not run, {', '.join(missing)} is not installed")
+            continue
+        say(name)
+        add_row(rows, name, row_of(name, known[name], arguments.limit) | {"versions": versions}, arguments.results)
+    if arguments.results == RESULTS:
+        rewrite(PAGE, BEGIN, END, table([rows[name] for name in known if name in rows]))
+    print(table([rows[name] for name in chosen if name in rows]))
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="how the names of programs begin (default: all)")
+    parser.add_argument("--limit", type=int, default=600, metavar="SECONDS", help="budget of a program (default 600)")
+    parser.add_argument("--fresh", action="store_true", help="run again what is known")
+    parser.add_argument("--table", action="store_true", help="only write the table")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, metavar="FILE", help="another one leaves the page alone"
+    )
+    return parser.parse_args()
+
+
+def installed(packages: Sequence[str]) -> dict[str, str | None]:
+    """The version of each package; None where it is not there."""
+    found: dict[str, str | None] = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def row_of(name: str, truth: Row, limit: int) -> Row:
+    """A plain run of the script, and what minimizer says of it."""
+    script = Path(__file__).parent / FOLDER / f"{name}.py"
+    with tempfile.TemporaryDirectory() as place:
+        plain = run([sys.executable, str(script)], Path(place), limit)
+    row = measure(script, truth, limit) | {"plain": round(plain.seconds, 1)}
+    if plain.status != 0:
+        row["wrong"] = [*row["wrong"], f"the script itself ends with {plain.status}"]
+    report = json.loads((WORK / name / "report.json").read_text()) if row["exit"] is not None else {}
+    checked = report.get("checked") or {}
+    return row | {
+        "confidence": report.get("confidence"),
+        "compared": [checked.get("calls"), checked.get("calls_made")],
+        "excused": sorted({one["rule"] for one in checked.get("excused", ())}),
+    }
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A row for each script, the figure over all, and the versions that they were taken with."""
+    if not rows:
+        return "Not run yet."
+    text = [
+        "| program | verdict | confidence | calls compared | open | plain run, s | verdict, plain runs | wrong |",
+        "|---|---|---|---:|---|---:|---:|---|",
+    ]
+    text += map(table_row, rows)
+    versions = {f"{name} {found}" for row in rows for name, found in row["versions"].items()}
+    quiet = f"{sum(not row['wrong'] for row in rows)} of {len(rows)} raise no alarm."
+    return "\n".join([*text, "", quiet, "", f"With {', '.join(sorted(versions))}."])
+
+
+def table_row(row: Row) -> str:
+    verdict = "healthy" if row["exit"] == 3 else row.get("kind") or f"exit {shown(row['exit'])}"
+    left_open = [rule for rule in row["excused"] if rule not in EXCUSES or EXCUSES[rule].leaves_open]
+    cells = [row["case"].replace("_", " "), verdict, shown(row["confidence"]), " of ".join(map(shown, row["compared"]))]
+    cells += [", ".join(left_open) or "-", f"{row['plain']:.0f}", f"{row['seconds'] / row['plain']:.1f}"]
+    return f"| {' | '.join([*cells, '; '.join(row['wrong'])])} |"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
