@@ -12,11 +12,11 @@ import torch._dynamo.config
 import torch._inductor.config
 from torch import fx
 
+from ..compiler.backend_place import Compile, Compiled, take_place
 from ..outcome import Ending, Outcome
 from ..questions import CurveRequest
 from ..referee.perturbation import Perturbation
 from ..watch.attempts import Attempts
-from ..watch.backend_place import Compile, Compiled, take_place
 from ..wire import Channel, Message
 from .training import Training
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves
 
+from ..compiler.backend_place import Compile, Compiled, take_place
 from ..failures import describe
 from ..graph.modules import module_of
 from ..messages import StackLine
@@ -28,7 +29,6 @@ from ..referee.reruns import Reruns
 from ..values import snapshot
 from ..values.boundary import places
 from ..values.capturing import is_capturing
-from ..watch.backend_place import Compile, Compiled, take_place
 from ..watch.captured import CapturedGraph
 from ..watch.largest import maker_of, op_of
 from ..wire import Channel, Message

@@ -24,6 +24,7 @@ from torch._dynamo.utils import get_metrics_context
 
 from .. import messages
 from ..compiler import caches, subsystems
+from ..compiler.backend_place import take_place
 from ..failures import CONTROL_FLOW, describe
 from ..graph import state
 from ..graph.collectives import WHY_ONCE
@@ -38,7 +39,6 @@ from ..values.capturing import WHY_CAPTURED, is_capturing
 from ..values.device import settle
 from ..watch import own_random
 from ..watch.attempts import Attempts
-from ..watch.backend_place import take_place
 from ..watch.captured import CapturedGraph
 from ..watch.children import Children
 from ..watch.comparer import Comparer

@@ -15,8 +15,8 @@ from torch import fx
 from torch._C import _len_torch_function_stack, _pop_torch_function_stack, _push_on_torch_function_stack
 from torch.overrides import TorchFunctionMode
 
+from ..compiler.backend_place import Compile, Compiled, take_place
 from ..compiler.entries import at_entries
-from ..watch.backend_place import Compile, Compiled, take_place
 from .graphs import TracedGraph
 from .recorder import CALL, GRAPH, Recorder
 
