@@ -339,7 +339,7 @@ def test_a_result_that_was_written_over_is_a_failure_if_the_script_reads_it(
 
     monkeypatch.setattr(PartingLevel, "compared", compared)
     monkeypatch.setattr(PartingLevel, "draft", lambda *_, **__: draft)
-    monkeypatch.setattr(FollowUp, "may_hold", lambda *_: True)
+    monkeypatch.setattr(FollowUp, "if_it_holds", lambda _, draft: draft)
     found = routes.follow(ScriptCase(Settled(Status.HEALTHY, None, "Healthy."), WROTE_OVER))
     if end is None:
         assert found is DRAFT
