@@ -181,7 +181,9 @@ def inductor_options(backend: Any) -> dict[str, Any]:
     Those of our own are left out, and a refusal of eager's random numbers, on which the configuration decides (`without_refusal`).
     """
     options = getattr(backend, "config", None) or getattr(backend, "kwargs", {}).get("options") or {}
-    of_inductor = {key: value for key, value in options.items() if not key.startswith("minimizer.")}
+    if not isinstance(options, dict):  # a backend of the script's may have a configuration of any kind
+        return {}
+    of_inductor = {k: value for k, value in options.items() if isinstance(k, str) and not k.startswith("minimizer.")}
     return {key: value for key, value in of_inductor.items() if (key, value) != (FALLBACK_RANDOM, False)}
 
 

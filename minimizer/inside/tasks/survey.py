@@ -195,7 +195,8 @@ class Survey:
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
         graph = CapturedGraph(len(self._coverage.graphs), module, backend, inputs)
         self._coverage.add(graph, _frame())
-        self._health.settings.look(backend)
+        with contextlib.suppress(Exception):  # options may be of any kind, and no verdict depends on them
+            self._health.settings.look(backend)
         if graph.communicates:
             self._record.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
         if is_capturing():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+import torch._higher_order_ops.utils
+
 from ..compiler.variables import set_variables
 from ..graph import state
 from ..messages import Changed
@@ -26,7 +29,7 @@ class ChangedSettings:
         self._looks += 1
         if self._looks > MOST_LOOKS:
             return
-        for name, default, value in state.changed_settings():
+        for name, default, value in state.changed_settings() if not _is_of_torch() else ():
             if name not in state.IMPLIED and name not in self._ours:
                 self._while_compiling[name] = Changed(name, default, value, is_passing=True)
         for name, value in state.inductor_options(backend).items():
@@ -42,3 +45,9 @@ class ChangedSettings:
         now = {one[0]: Changed(*one) for one in state.changed_settings() if one[0] not in self._ours}
         variables = [Changed(name, "", ", ".join(of), by="environment") for name, of in set_variables()]
         return [*(self._while_compiling | now).values(), *self._options.values(), *variables][:MOST_CHANGED]
+
+
+def _is_of_torch() -> bool:
+    """Whether torch compiles the body of an operator that was called in eager, such as ``torch.cond``, under settings of its own."""
+    asked = getattr(torch._higher_order_ops.utils, "_in_hop_compile", None)  # torch 2.11 has none
+    return asked is not None and bool(asked())

@@ -146,8 +146,10 @@ class Comparer:
             self._fails(graph, number, call, Failure("run", verdict.kind, verdict=verdict))
         elif graph.draws_by_inductor and graph.compared == [number]:
             self._judge_own_random(graph, number, call, expected)
-        elif not self._record.other_zeros and found.has_other_zeros:
-            self._record.other_zeros = f"call {number} of graph {graph.index}"
+        elif not self._record.other_zeros:
+            with contextlib.suppress(Exception):  # a tensor subclass may refuse to say which sign its zeros have
+                if found.has_other_zeros:
+                    self._record.other_zeros = f"call {number} of graph {graph.index}"
         if verdict.note:
             self._record.note(verdict.note)
         with contextlib.suppress(Exception):  # only a figure in the report: no verdict depends on it

@@ -36,6 +36,19 @@ UNTOUCHED = """
     for size in (2, 3, 4):
         model(torch.ones(size, 4)).sum().backward()
         step()
+    torch.cond(torch.tensor(True), torch.sin, torch.cos, (torch.ones(2),))  # torch compiles it under settings of its own
+"""
+OF_A_BACKEND = """
+    import torch
+
+    class Backend:
+        config = [1, 2]
+
+        def __call__(self, module, inputs, **kwargs):
+            return module.forward
+
+    torch.compile(lambda x: x + 1, backend=Backend())(torch.ones(3))
+    torch.compile(lambda x: x + 2, backend=lambda module, inputs, options: module.forward, options={1: object()})(torch.ones(3))
 """
 BY_A_VARIABLE = """
     import os
@@ -83,6 +96,10 @@ def test_a_setting_of_some_compilations_and_an_option_are_told(child: Executor, 
 def test_nothing_is_told_of_a_script_that_changes_nothing(child: Executor, tmp_path: Path) -> None:
     """Neither what `dynamic=True` sets while it compiles, nor what the comparison does, nor the variables that our child is started with."""
     assert changed(child, tmp_path, UNTOUCHED) == []
+
+
+def test_options_of_any_kind_are_no_failure_of_the_script(child: Executor, tmp_path: Path) -> None:
+    assert changed(child, tmp_path, OF_A_BACKEND) == []
 
 
 def test_variables_are_told_with_the_settings_that_read_them(child: Executor, tmp_path: Path) -> None:

@@ -69,16 +69,17 @@ def _without_free(program: Program, node: Node, given: _Operands, at: int) -> Pr
 
 def _without_carried(program: Program, node: Node, given: _Operands, at: int) -> Program | None:
     """The program without a value that a loop carries, where only its own next value is made of it and nobody takes the last."""
-    condition, body = _named(program, given.bodies)
-    if len(given.carried) < 2 or not isinstance(body.result, tuple | list):
+    named = _named(program, given.bodies)
+    if len(named) != 2 or len(given.carried) < 2 or not isinstance(named[1].result, tuple | list):
         return None
+    condition, body = named
     result = type(body.result)(item for index, item in enumerate(body.result) if index != at)
     body = _pruned(replace(body, result=result))
     bodies = [_without_parameter(one, at) for one in (condition, body)]
     users = [one for one in program.nodes if node.name in one.refs()]
-    if any(user.target != GETITEM or user.args[1] == at for user in users):
+    if any(user.target != GETITEM or type(user.args[-1]) is not int or user.args[-1] == at for user in users):
         return None
-    lower = [replace(user, args=(user.args[0], user.args[1] - (user.args[1] > at))) for user in users]
+    lower = [replace(user, args=(user.args[0], user.args[-1] - (user.args[-1] > at))) for user in users]
     return _calling(program, _without_item(node, 2, at), bodies, {user.name: user for user in lower})
 
 
@@ -94,7 +95,9 @@ def _without_item(node: Node, place: int, at: int) -> Node:
 
 
 def _without_parameter(body: Body, at: int) -> Body | None:
-    """The body without a parameter that it does not read; None if it does."""
+    """The body without a parameter that it does not read; None if it does, or has none there."""
+    if at >= len(body.parameters):
+        return None
     name = body.parameters[at]
     if any(name in node.refs() for node in body.nodes) or name in refs_in(body.result):
         return None

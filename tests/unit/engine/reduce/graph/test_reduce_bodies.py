@@ -307,3 +307,19 @@ def test_what_a_loop_carries_stays_where_its_last_value_is_taken() -> None:
     assert taken.args[1] < len(loop.args[2])
     advance = next(body for body in best.called if isinstance(body.result, tuple))
     assert len(advance.result) == len(loop.args[2])
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        replace(COUNTING, bodies=(COUNTED,)),
+        replace(COUNTING, bodies=(replace(COUNTED, parameters=("step",)), replace(ADVANCED, parameters=()))),
+        replace(
+            COUNTING, nodes=tuple(replace(n, args=(n.args[0], "x")) if n.name == "taken" else n for n in COUNTING.nodes)
+        ),
+    ],
+    ids=["a body is missing", "fewer parameters than operands", "an item by another index"],
+)
+def test_a_graph_that_its_sender_made_up_has_no_candidates_and_no_error(loop: Program) -> None:
+    for program in leaner(loop):
+        assert program is None or all(isinstance(node, Node) for node in program.every_node)
