@@ -49,7 +49,7 @@ class Row:
 def rows(report: Report) -> Iterator[Row]:
     """All rows: those of the ladder, then those of the small program, then those of the whole script."""
     yield from of_compiler(report)
-    yield from map(_taken_out, (one for one in report.ablation if one.of == "script"))
+    yield from map(_taken_out, (one for one in report.ablation if one.of == "script" and one.outcome == PASSES))
 
 
 def of_compiler(report: Report) -> Iterator[Row]:
@@ -81,10 +81,9 @@ def _of_rung(adds: str, *, fails: bool | None, failed: bool, below: bool) -> str
 
 
 def _of_part(one: Ablated) -> str:
+    if one.of == "script":
+        return "the failure needs this module compiled"
     if one.outcome not in (PASSES, "fails"):
         return "nothing: it fails in another way"
-    is_needed = one.outcome == PASSES
-    if one.of == "script":
-        return "the failure needs this module compiled" if is_needed else "the script fails all the same"
     named = KINDS.get(one.what, "parts of this kind")
-    return f"the failure needs {named}" if is_needed else f"the failure needs no {named}"
+    return f"the failure needs {named}" if one.outcome == PASSES else f"the failure needs no {named}"

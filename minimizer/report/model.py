@@ -96,7 +96,9 @@ class Ablated(Part):
 
     what: str = Field(description="The kind of parts, as `post_grad_passes`, or the path of the module.")
     of: Literal["program", "script"] = Field(description="Whether the small program was asked or the whole script.")
-    outcome: str = Field(description="`passes`, `fails` or `fails otherwise`.")
+    outcome: str = Field(
+        description="`passes`, `fails` or `fails otherwise`; of the script `passes`: another end may have other causes."
+    )
 
 
 class Blame(Part):

@@ -31,7 +31,7 @@ from minimizer.engine.diagnose.paste import Pasted, diff, disable_module
 from minimizer.engine.diagnose.sets import Answer, Asker, Seen, Setting, flips
 from minimizer.engine.diagnose.stages import OUTCOMES, each_kind_off, find_part
 from minimizer.engine.diagnose.trials import Trials
-from minimizer.engine.diagnose.workaround import NONE, Tried, changes, first_that_helps
+from minimizer.engine.diagnose.workaround import NONE, Tried, changes, first_that_helps, is_python
 from minimizer.engine.findings import Diagnosed, Failing
 from minimizer.engine.fold import blamed
 from minimizer.engine.journal import Journal
@@ -171,14 +171,14 @@ class _Diagnosis:
             )
 
     def _leave_to_eager(self, text: str, module: str, run: Callable[[str], Tried]) -> None:
-        """Run the script with the culprit's module in eager, where its text says how; a run with which nothing is compiled tells nothing."""
+        """Run the script with the culprit's module in eager, where its text says how. Only that it passes tells, and only if something
+        was still compiled: it may fail by the change, for want of time, or otherwise."""
         changed = disable_module(text, module) if module else None
-        if changed is not None:
+        if changed is not None and is_python(changed.text):
             with self._half():
                 ended = run(changed.text)
-                if ended.frames or not ended.passes:
-                    outcome = OUTCOMES[Answer.PASSES if ended.passes else Answer.FAILS]
-                    one = Ablated(what=module, of="script", outcome=outcome)
+                if ended.passes and ended.frames:
+                    one = Ablated(what=module, of="script", outcome=OUTCOMES[Answer.PASSES])
                     self._add(ablation=(*self._found.ablation, one))
 
     def _knobs(self, text: str) -> list[Turned]:

@@ -36,12 +36,17 @@ def test_a_rung_says_what_it_adds_to_those_below(outcomes: tuple[str, ...], says
         ("fails", "program", f"the failure needs no {KINDS['lowerings']}"),
         ("fails otherwise", "program", "nothing: it fails in another way"),
         ("passes", "script", "the failure needs this module compiled"),
-        ("fails", "script", "the script fails all the same"),
     ],
 )
 def test_a_part_that_is_taken_out_says_whether_the_failure_needs_it(outcome: str, of: str, says: str) -> None:
     one = Ablated(what="lowerings", of=of, outcome=outcome)  # type: ignore[arg-type]
     assert [row.says for row in rows(report(ablated=[one]))] == [says]
+
+
+@pytest.mark.parametrize("outcome", ["fails", "fails otherwise"])
+def test_a_script_that_fails_without_a_module_says_nothing(outcome: str) -> None:
+    """It may do so for want of time, or by the change."""
+    assert not [*rows(report(ablated=[Ablated(what="act", of="script", outcome=outcome)]))]
 
 
 def test_all_of_it_is_one_table_and_an_issue_names_no_module_of_the_script() -> None:
