@@ -37,6 +37,7 @@ from minimizer.engine.fold import blamed
 from minimizer.engine.journal import Journal
 from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.report.culprit import Culprit
 from minimizer.report.model import Ablated, Blame, Flag, Workaround
 
 
@@ -94,11 +95,6 @@ class _Diagnosis:
             culprit = blamed(culprit, blame)
         with tokenize.open(patient.script) as file:  # knows the encoding that the script declares
             text = file.read()
-        flips = self._sweep(text)
-        self._switch_kinds_off()
-        tried = changes(
-            text, culprit=culprit, blame=blame, flips=flips, ladder=self._failing.ladder, script=patient.script.name
-        )
         runs: dict[str, Tried] = {}
 
         def run(changed: str) -> Tried:
@@ -106,6 +102,20 @@ class _Diagnosis:
                 runs[changed] = patient.original.run(changed)
             return runs[changed]
 
+        try:
+            self._on_script(text, culprit, blame, run)
+        except SyntaxError:
+            self._switch_kinds_off()  # needs nothing of the text
+            raise
+        self._switch_kinds_off()
+        self._leave_to_eager(text, culprit.module, run)
+
+    def _on_script(self, text: str, culprit: Culprit, blame: Blame | None, run: Callable[[str], Tried]) -> None:
+        """Find a workaround, and ask the script without the part to blame."""
+        patient, flips = self._patient, self._sweep(text)
+        tried = changes(
+            text, culprit=culprit, blame=blame, flips=flips, ladder=self._failing.ladder, script=patient.script.name
+        )
         helped = first_that_helps(tried, run)
         if helped is not None:
             self._add(workaround=self._workaround(text, helped.pasted, helped.what))
@@ -117,7 +127,6 @@ class _Diagnosis:
         elif (effect := patient.original.effect(helped.pasted.text)) is not None:
             assert self._found.workaround is not None
             self._add(workaround=effect.told(self._found.workaround, culprit.module))
-        self._leave_to_eager(text, culprit.module, run)
 
     def _add(self, **found: Any) -> None:
         """Know more, and tell so."""

@@ -277,6 +277,23 @@ def test_each_kind_of_parts_that_acts_is_switched_off_as_a_whole(diagnosed: Call
     assert told == [("post_grad_passes", "fails"), ("lowerings", "passes")], "and of another stage none"
 
 
+def test_the_workaround_comes_before_the_kinds_which_take_half_of_the_time(diagnosed: Callable[..., Report]) -> None:
+    done: list[str] = []
+
+    def fails(setting: Setting) -> bool:
+        if any(not on for _, on in setting.only):
+            done.append("kinds")
+        return without(RELU)(setting)
+
+    def passes(text: str) -> Tried:
+        done.append("script")
+        return Tried("make_fallback" in text, frames=1)
+
+    diagnosed(Trials(fails), Original(passes))
+    assert "kinds" in done[done.index("script") :]
+    assert done[-2:] == ["kinds", "script"], "the module in eager comes last"
+
+
 @pytest.mark.parametrize("shows", [True, False])
 def test_nothing_is_said_of_kinds_where_the_failure_does_not_show_as_it_is(
     diagnosed: Callable[..., Report], shows: bool
@@ -437,7 +454,7 @@ def test_a_script_of_a_newer_python_has_its_part_to_blame_and_its_settings_all_t
     folded(patient, report, tmp_path)
 
     assert report.blame is not None and report.blame.items == [RELU]
-    assert report.flags
+    assert report.flags and report.ablation
     assert report.notes == [f"No workaround was tried on the script: {UNPARSED}."]
 
 
