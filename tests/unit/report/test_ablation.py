@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.report.ablation import KINDS, of_compiler, rows
+from minimizer.report.ablation import KINDS, of_compiler, of_ladder, rows
 from minimizer.report.model import Ablated, Report, Rung
 from minimizer.report.sections import ablation
 
@@ -27,6 +27,21 @@ def report(*outcomes: str, ablated: list[Ablated] | None = None) -> Report:
 )  # fmt: skip
 def test_a_rung_says_what_it_adds_to_those_below(outcomes: tuple[str, ...], says: list[str]) -> None:
     assert [row.says for row in rows(report(*outcomes))] == says
+
+
+def test_the_rows_take_from_the_rungs_which_of_them_fail() -> None:
+    ends = [("eager", "different", False), ("aot_eager", "timeout", None), ("inductor", "compile_error", True)]
+    one = Report(ladder=[Rung(backend=name, outcome=word, seconds=0.5, fails=fails) for name, word, fails in ends])
+    assert [(row.says, row.is_first_to_fail) for row in of_ladder(one)] == [
+        ("what Dynamo captures: not at fault for the error", False),
+        ("nothing of what AOTAutograd makes of the graph", False),
+        ("the first to fail; the one below could not be judged", True),
+    ]
+
+
+@pytest.mark.parametrize(("outcome", "fails"), [("passes", False), ("different", True), ("lost", None)])
+def test_a_rung_of_an_earlier_version_fails_by_its_outcome(outcome: str, *, fails: bool | None) -> None:
+    assert Rung.read({"backend": "eager", "outcome": outcome, "seconds": 1}).fails is fails
 
 
 @pytest.mark.parametrize(
