@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from minimizer.report.model import Ablated, Report
+from minimizer.report.model import Ablated, Report, Rung
 from minimizer.report.outcomes import in_words
-from minimizer.vocabulary import UNJUDGED
 
 PASSES = "passes"
 OWN = "the script's own backend"
@@ -44,24 +43,29 @@ class Row:
     raised: str
     seconds: float | None
     says: str
+    is_first_to_fail: bool = False
 
 
 def rows(report: Report) -> Iterator[Row]:
     """All rows: those of the ladder, then those of the small program, then those of the whole script."""
     yield from of_compiler(report)
-    yield from map(_taken_out, (one for one in report.ablation if one.of == "script"))
+    yield from map(_taken_out, (one for one in report.ablation if one.of == "script" and one.outcome == PASSES))
 
 
 def of_compiler(report: Report) -> Iterator[Row]:
     """The rows that name nothing of the script."""
+    yield from of_ladder(report)
+    yield from map(_taken_out, (one for one in report.ablation if one.of == "program"))
+
+
+def of_ladder(report: Report) -> Iterator[Row]:
+    """The rows of the ladder; the first that fails is the one that the stage was found by."""
     failed, below = False, True
     for rung in report.ladder:
-        is_judged = rung.outcome not in UNJUDGED
-        fails = is_judged and rung.outcome != PASSES
-        says = _of_rung(RUNGS.get(rung.backend, OWN), fails=fails if is_judged else None, failed=failed, below=below)
-        yield Row(rung.backend, "", in_words(rung.outcome), rung.raised, rung.seconds, says)
-        failed, below = failed or fails, is_judged
-    yield from map(_taken_out, (one for one in report.ablation if one.of == "program"))
+        says = _of_rung(rung, failed=failed, below=below)
+        is_first = rung.fails is True and not failed
+        yield Row(rung.backend, "", in_words(rung.outcome), rung.raised, rung.seconds, says, is_first_to_fail=is_first)
+        failed, below = failed or rung.fails is True, rung.fails is not None
 
 
 def _taken_out(one: Ablated) -> Row:
@@ -69,22 +73,22 @@ def _taken_out(one: Ablated) -> Row:
     return Row(one.what, how, in_words(one.outcome), "", None, _of_part(one))
 
 
-def _of_rung(adds: str, *, fails: bool | None, failed: bool, below: bool) -> str:
-    """What a rung says that ``adds`` something, by whether it fails, an earlier one has ``failed``, and the one ``below`` could be judged."""
-    if fails is None:
+def _of_rung(rung: Rung, *, failed: bool, below: bool) -> str:
+    """What a rung says of what it adds, by whether an earlier one has ``failed``, and the one ``below`` could be judged."""
+    adds = RUNGS.get(rung.backend, OWN)
+    if rung.fails is None:
         return f"nothing of {adds}"
     if failed:
-        return "nothing new: it fails below, too" if fails else f"with {adds} the failure does not show"
-    if not fails:
-        return f"{adds}: not at fault"
+        return "nothing new: it fails below, too" if rung.fails else f"with {adds} the failure does not show"
+    if not rung.fails:
+        return f"{adds}: not at fault{'' if rung.outcome == PASSES else ' for the error'}"
     return f"the first to fail, by {adds}" if below else "the first to fail; the one below could not be judged"
 
 
 def _of_part(one: Ablated) -> str:
+    if one.of == "script":
+        return "the failure needs this module compiled"
     if one.outcome not in (PASSES, "fails"):
         return "nothing: it fails in another way"
-    is_needed = one.outcome == PASSES
-    if one.of == "script":
-        return "the failure needs this module compiled" if is_needed else "the script fails all the same"
     named = KINDS.get(one.what, "parts of this kind")
-    return f"the failure needs {named}" if is_needed else f"the failure needs no {named}"
+    return f"the failure needs {named}" if one.outcome == PASSES else f"the failure needs no {named}"

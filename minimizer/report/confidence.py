@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minimizer.report.model import Report
-from minimizer.vocabulary import UNJUDGED, Kind, Reason, Stage, Status, counted
+from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
 
 Level = Literal["high", "medium", "low", "unknown"]
 ENOUGH = 2
@@ -98,9 +98,9 @@ def _agreeing(report: Report) -> Iterator[str]:
 
 def _has_step(report: Report) -> bool:
     """Whether the rung just below the first that fails passes; one that could not be judged says nothing of either."""
-    outcomes = [rung.outcome for rung in report.ladder]
-    first = next((i for i, outcome in enumerate(outcomes) if outcome not in ("passes", *UNJUDGED)), 0)
-    return first > 0 and outcomes[first - 1] == "passes"
+    fails = [rung.fails for rung in report.ladder]
+    first = fails.index(True) if True in fails else 0
+    return first > 0 and fails[first - 1] is False
 
 
 def _overlap(one: str, other: str) -> bool:

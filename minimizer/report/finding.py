@@ -29,14 +29,18 @@ class Cost(Part):
 
 
 class Remedy(Part):
-    """A change of the script that was made by machine, run, and measured."""
+    """A change that was made by machine and run: one of the script, which is measured; or a setting of a failing one that is put back
+    to its default, which is tried on the small program that fails and not on the script."""
 
     what: str
     diff: str = Field("", description="The change, as a unified diff of the script.")
     before: float | None = Field(None, description="What it is to lower, without the change.")
     after: float | None = Field(None, description="The same with the change; null where that run told nothing.")
     unit: str = ""
-    helped: bool = Field(False, description="It is lower, and the script prints the same.")
+    helped: bool = Field(
+        False,
+        description="It is lower, and the script prints the same; of a setting put back: the small program does not fail.",
+    )
     note: str = Field(
         "", description="Why it does not count as help, or what else it changes; empty if there is nothing."
     )

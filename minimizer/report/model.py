@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from minimizer.report.culprit import Culprit, GraphNode, Layer, Source
 from minimizer.report.drift import Drift
@@ -15,7 +15,7 @@ from minimizer.report.examined import Attempt, Checked, Health, Observed, Versio
 from minimizer.report.finding import Finding
 from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.part import Part
-from minimizer.vocabulary import Kind, Reason, Stage, Status
+from minimizer.vocabulary import UNJUDGED, Kind, Reason, Stage, Status
 
 
 class Reproducibility(Part):
@@ -83,6 +83,20 @@ class Rung(Part):
     raised: str = Field(
         "", description="The error that it raises, in one line, where it fails otherwise than the script."
     )
+    fails: bool | None = Field(
+        None,
+        description="Whether it fails, as the stage was found by: not where it shows other values below an error of the compiler; null where "
+        "it could not be judged.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_its_outcome(cls, data: Any) -> Any:
+        """A report of an earlier version has the outcome alone."""
+        if isinstance(data, dict) and "fails" not in data and "outcome" in data:
+            outcome = data["outcome"]
+            return {**data, "fails": None if outcome in UNJUDGED else outcome != "passes"}
+        return data
 
 
 class Flag(Part):
@@ -96,7 +110,9 @@ class Ablated(Part):
 
     what: str = Field(description="The kind of parts, as `post_grad_passes`, or the path of the module.")
     of: Literal["program", "script"] = Field(description="Whether the small program was asked or the whole script.")
-    outcome: str = Field(description="`passes`, `fails` or `fails otherwise`.")
+    outcome: str = Field(
+        description="`passes`, `fails` or `fails otherwise`; of the script `passes`: another end may have other causes."
+    )
 
 
 class Blame(Part):

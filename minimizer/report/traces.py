@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from minimizer.report.finding import FindingKind
@@ -24,6 +25,15 @@ OF_FINDINGS: Mapping[FindingKind, tuple[str, ...]] = {
     "bias": ("post_grad_graphs", "output_code"),
 }
 """Topics of ``TORCH_LOGS`` that tell more of a finding, the most telling first; of the others no log tells more."""
+NOUNS: Mapping[FindingKind, str] = {
+    "recompiles": "what is compiled again",
+    "graph_breaks": "the graph break",
+    "compile_time": "the graph that takes long to compile",
+    "slow": "the graph that is slower than in eager",
+    "memory": "what the graph keeps for its backward",
+    "bias": "the operator that is off to one side",
+}
+"""What a log is read for, by the kind of the finding."""
 OF_STAGES: Mapping[Stage, tuple[str, ...]] = {
     Stage.DYNAMO: ("graph_code", "graph_breaks", "bytecode"),
     Stage.AOT_AUTOGRAD: ("aot_joint_graph", "aot_graphs"),
@@ -37,7 +47,7 @@ OF_STAGES: Mapping[Stage, tuple[str, ...]] = {
 
 def topics(report: Report) -> Sequence[str]:
     """The topics of ``TORCH_LOGS`` to begin with: those of the failure, else of the costliest finding that has some; empty without either."""
-    if report.failure is not None and not report.failure.kind.is_finding:
+    if report.failure is not None and _fails(report):
         return OF_STAGES.get(report.failure.stage, ())
     return next((OF_FINDINGS[one.kind] for one in report.findings if one.kind in OF_FINDINGS), ())
 
@@ -48,20 +58,29 @@ def look_first(report: Report) -> str:
     if not chosen:
         return ""
     log = f"`TORCH_LOGS={','.join(chosen)}`"
-    failure = report.failure
-    if failure is not None and not failure.kind.is_finding:
-        return f"Look first at what {log} says of `repro.py`, which is all that fails."
+    if _fails(report):
+        subject = "`repro.py`, which is all that fails" if _has_repro(report) else "the script"
+        return f"Look first at what {log} says of {subject}."
     finding = next(one for one in report.findings if one.kind in OF_FINDINGS)
-    where = f" at line {finding.source.line}" if finding.source is not None else ""
+    where = f" at {finding.source.file} line {finding.source.line}" if finding.source is not None else ""
     then = f", then at the pages of that code in `{PAGES}`" if PAGES in report.traces else ""
-    return f"Look first at what {log} says of the {finding.kind.replace('_', ' ')}{where}{then}."
+    return f"Look first at what {log} says of {NOUNS[finding.kind]}{where}{then}."
 
 
 def section(report: Report, script: str) -> str:
     """The section of `report.md`; empty where there is nothing to look at."""
-    failure = report.failure
-    subject = "repro.py" if failure is not None and not failure.kind.is_finding else script
+    subject = "repro.py" if _fails(report) and _has_repro(report) else script
     chosen = topics(report)
-    command = block(f"TORCH_LOGS={','.join(chosen)} python {subject}", "sh") if chosen else ""
+    command = block(f"TORCH_LOGS={','.join(chosen)} python {shlex.quote(subject)}", "sh") if chosen else ""
     files = bullets(f"{code(name)}: {in_code(FILES[name])}" for name in report.traces if name in FILES)
     return "\n\n".join(filter(None, (in_code(look_first(report)), command, files)))
+
+
+def _fails(report: Report) -> bool:
+    """Whether a failure is looked at, and no finding."""
+    return report.failure is not None and not report.failure.kind.is_finding
+
+
+def _has_repro(report: Report) -> bool:
+    """Whether there is a small script that was seen to fail."""
+    return report.verification is not None and report.verification.holds

@@ -9,12 +9,11 @@ from functools import partial
 
 from markupsafe import Markup
 
-from minimizer.report.ablation import Row, rows
+from minimizer.report.ablation import Row, of_ladder, rows
 from minimizer.report.confidence import Confidence, confidence
 from minimizer.report.finding import headline
 from minimizer.report.layer_rows import LayerRow, layer_rows
 from minimizer.report.model import Report
-from minimizer.report.outcomes import in_words
 from minimizer.report.traces import FILES
 from minimizer.report.version_span import span
 from minimizer.vocabulary import UNJUDGED, Status
@@ -22,26 +21,13 @@ from web.job_page.charts import Point, culprit_graph, layer_errors, loss_curves,
 
 log = logging.getLogger(__name__)
 
-ADDS = {
-    "eager": "Dynamo alone",
-    "aot_eager": "with AOTAutograd",
-    "aot_eager_decomp_partition": "with decompositions and the partitioner",
-    "inductor": "with Inductor",
-    "cudagraphs": "with CUDA graphs",
-}
-
 
 @dataclass(frozen=True)
 class RungView:
     """A rung of the ladder; ``sign`` is one of ``good``, ``bad`` and ``unknown``."""
 
-    backend: str
-    adds: str
-    outcome: str
-    raised: str
+    row: Row
     sign: str
-    seconds: float
-    is_first_to_fail: bool
 
 
 @dataclass(frozen=True)
@@ -113,15 +99,11 @@ def sign(word: str) -> str:
 
 
 def _ladder(report: Report) -> list[RungView]:
-    views, has_failed = [], False
-    for rung in report.ladder:
-        is_bad = sign(rung.outcome) == "bad"
-        adds = ADDS.get(rung.backend, "a backend of the script's own")
-        is_first = is_bad and not has_failed
-        words = in_words(rung.outcome)
-        views.append(RungView(rung.backend, adds, words, rung.raised, sign(rung.outcome), rung.seconds, is_first))
-        has_failed = has_failed or is_bad
-    return views
+    signs = {True: "bad", None: "unknown"}
+    return [
+        RungView(row, signs.get(rung.fails, "good" if rung.outcome == "passes" else "unknown"))
+        for rung, row in zip(report.ladder, of_ladder(report), strict=True)
+    ]
 
 
 def _layers(report: Report) -> list[LayersPicture]:

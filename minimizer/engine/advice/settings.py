@@ -16,6 +16,7 @@ from minimizer.report.model import Flag
 from minimizer.vocabulary import counted
 
 MOST_SETTINGS = 20
+"""Those of one list that are shown; all are counted."""
 SETTERS = re.compile(
     r"torch\._(?:dynamo|inductor|functorch)\.config\.|torch\.set_float32_matmul_precision$|torch\.use_deterministic_algorithms$"
     r"|torch\.backends\.[\w.]+\.(?:fp32_precision|allow_tf32)$"
@@ -90,7 +91,6 @@ def finding(changed: Sequence[Changed], script: str, name: str, known: PutBack =
     """The finding for the script ``name`` with this text; None where nothing is set otherwise than by default."""
     if not changed:
         return None
-    changed = changed[:MOST_SETTINGS]
     told = (_by_script(changed), _by_options(changed), _by_environment(changed), known.sentence(changed))
     return Finding(
         kind="settings",
@@ -107,7 +107,7 @@ def _by_script(changed: Sequence[Changed]) -> str:
         for one in own
     ]
     return (
-        f"The script changes {counted(len(own), 'setting')} of the compiler from the default: {'; '.join(told)}."
+        f"The script changes {counted(len(own), 'setting')} of the compiler from the default: {_first(told, '; ')}."
         if own
         else ""
     )
@@ -115,12 +115,12 @@ def _by_script(changed: Sequence[Changed]) -> str:
 
 def _by_options(changed: Sequence[Changed]) -> str:
     told = [f"`{one.name}` is {one.value}" for one in changed if one.by == "torch.compile"]
-    return f"`torch.compile` is called with {counted(len(told), 'option')}: {'; '.join(told)}." if told else ""
+    return f"`torch.compile` is called with {counted(len(told), 'option')}: {_first(told, '; ')}." if told else ""
 
 
 def _by_environment(changed: Sequence[Changed]) -> str:
     told = [f"`{one.name}`, which sets `{one.value}`" for one in changed if one.by == "environment"]
-    return f"The environment has {'; '.join(told)}." if told else ""
+    return f"The environment has {_first(told, '; ')}." if told else ""
 
 
 def _may_be_in(one: Changed, repro: str) -> bool:
@@ -156,7 +156,13 @@ def _lines_of_settings(tree: ast.Module) -> Iterator[int]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+    return _first([f"`{name}`" for name in names], ", ")
+
+
+def _first(told: Sequence[str], between: str) -> str:
+    """As many as are shown, and how many more there are."""
+    more = len(told) - MOST_SETTINGS
+    return between.join([*told[:MOST_SETTINGS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _plain(value: str) -> str:

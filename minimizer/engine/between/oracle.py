@@ -78,6 +78,7 @@ class ExactOracle:
             executor, path, Target.of(found, mechanism), found.noise.without_moments(),
         )  # fmt: skip
         self._library, self._aot = found.conditions.library, found.conditions.aot
+        self._in_order = found.conditions.in_order
         self._has_name = _has_name(found.eager, found.compiled)
         """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
         self._is_raised = ("raised",) in self._target.traits
@@ -140,6 +141,7 @@ class ExactOracle:
             script=str(self._path),
             full=CLOSE,
             modules=self._modules,
+            in_order=self._in_order,
             aot=self._aot,
             state=next(self._states),
         )

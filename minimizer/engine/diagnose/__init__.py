@@ -31,12 +31,13 @@ from minimizer.engine.diagnose.paste import Pasted, diff, disable_module
 from minimizer.engine.diagnose.sets import Answer, Asker, Seen, Setting, flips
 from minimizer.engine.diagnose.stages import OUTCOMES, each_kind_off, find_part
 from minimizer.engine.diagnose.trials import Trials
-from minimizer.engine.diagnose.workaround import NONE, Tried, changes, first_that_helps
+from minimizer.engine.diagnose.workaround import NONE, Tried, changes, first_that_helps, is_python
 from minimizer.engine.findings import Diagnosed, Failing
 from minimizer.engine.fold import blamed
 from minimizer.engine.journal import Journal
 from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded, ChildFailed
+from minimizer.report.culprit import Culprit
 from minimizer.report.model import Ablated, Blame, Flag, Workaround
 
 
@@ -94,11 +95,6 @@ class _Diagnosis:
             culprit = blamed(culprit, blame)
         with tokenize.open(patient.script) as file:  # knows the encoding that the script declares
             text = file.read()
-        flips = self._sweep(text)
-        self._switch_kinds_off()
-        tried = changes(
-            text, culprit=culprit, blame=blame, flips=flips, ladder=self._failing.ladder, script=patient.script.name
-        )
         runs: dict[str, Tried] = {}
 
         def run(changed: str) -> Tried:
@@ -106,6 +102,20 @@ class _Diagnosis:
                 runs[changed] = patient.original.run(changed)
             return runs[changed]
 
+        try:
+            self._on_script(text, culprit, blame, run)
+        except SyntaxError:
+            self._switch_kinds_off()  # needs nothing of the text
+            raise
+        self._switch_kinds_off()
+        self._leave_to_eager(text, culprit.module, run)
+
+    def _on_script(self, text: str, culprit: Culprit, blame: Blame | None, run: Callable[[str], Tried]) -> None:
+        """Find a workaround, and ask the script without the part to blame."""
+        patient, flips = self._patient, self._sweep(text)
+        tried = changes(
+            text, culprit=culprit, blame=blame, flips=flips, ladder=self._failing.ladder, script=patient.script.name
+        )
         helped = first_that_helps(tried, run)
         if helped is not None:
             self._add(workaround=self._workaround(text, helped.pasted, helped.what))
@@ -117,7 +127,6 @@ class _Diagnosis:
         elif (effect := patient.original.effect(helped.pasted.text)) is not None:
             assert self._found.workaround is not None
             self._add(workaround=effect.told(self._found.workaround, culprit.module))
-        self._leave_to_eager(text, culprit.module, run)
 
     def _add(self, **found: Any) -> None:
         """Know more, and tell so."""
@@ -171,14 +180,14 @@ class _Diagnosis:
             )
 
     def _leave_to_eager(self, text: str, module: str, run: Callable[[str], Tried]) -> None:
-        """Run the script with the culprit's module in eager, where its text says how; a run with which nothing is compiled tells nothing."""
+        """Run the script with the culprit's module in eager, where its text says how. Only that it passes tells, and only if something
+        was still compiled: it may fail by the change, for want of time, or otherwise."""
         changed = disable_module(text, module) if module else None
-        if changed is not None:
+        if changed is not None and is_python(changed.text):
             with self._half():
                 ended = run(changed.text)
-                if ended.frames or not ended.passes:
-                    outcome = OUTCOMES[Answer.PASSES if ended.passes else Answer.FAILS]
-                    one = Ablated(what=module, of="script", outcome=outcome)
+                if ended.passes and ended.frames:
+                    one = Ablated(what=module, of="script", outcome=OUTCOMES[Answer.PASSES])
                     self._add(ablation=(*self._found.ablation, one))
 
     def _knobs(self, text: str) -> list[Turned]:

@@ -63,11 +63,12 @@ def stage_of(ladder: Sequence[tuple[str, Stage]], fails: Sequence[bool | None]) 
     return Stage.UNKNOWN if first > 0 and fails[first - 1] is None else ladder[first][1]
 
 
-def rung(backend: str, word: str, outcome: Outcome, kinds: Collection[Kind]) -> Rung:
+def rung(backend: str, word: str, outcome: Outcome, kinds: Collection[Kind], *, fails: bool | None) -> Rung:
     """What became of a program under a backend: in a word, and the error that it raised if the failure is of none of the kinds."""
     error = None if word == PASSES or word in kinds else outcome.exception
     raised = f"{error.root_type}: {error.root_message}".partition("\n")[0].strip(": ") if error else ""
-    return Rung(backend=backend, outcome=word, seconds=round(outcome.seconds, 2), raised=raised[:MOST_OF_AN_ERROR])
+    seconds, raised = round(outcome.seconds, 2), raised[:MOST_OF_AN_ERROR]
+    return Rung(backend=backend, outcome=word, seconds=seconds, raised=raised, fails=fails)
 
 
 def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured]:
@@ -85,11 +86,12 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
     outcomes.append(measured.outcome)
     kinds = {accepted.kind for accepted in oracle.accepts}
     healthy = _healthy(kinds, outcomes[0])
+    fails = [_fails(outcome, healthy, kinds) for outcome in outcomes]
     shown = [
-        rung(name, PASSES if outcome.ending is healthy else outcome.ending, outcome, kinds)
-        for (name, _), outcome in zip(ladder, outcomes, strict=True)
+        rung(name, PASSES if outcome.ending is healthy else outcome.ending, outcome, kinds, fails=one)
+        for (name, _), outcome, one in zip(ladder, outcomes, fails, strict=True)
     ]
-    return stage_of(ladder, [_fails(outcome, healthy, kinds) for outcome in outcomes]), shown, measured
+    return stage_of(ladder, fails), shown, measured
 
 
 def cheapest(program: Program, oracle: Oracle) -> str | None:

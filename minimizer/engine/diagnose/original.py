@@ -93,6 +93,6 @@ class RerunScript:
 
         def once() -> Tried:
             ((signature, outcome),) = self.rerun.switched([(text, off)])
-            return Tried(passes=signature is None and outcome.ending is Ending.SAME, frames=1)
+            return Tried(passes=signature is None and outcome.ending is Ending.SAME, frames=None)
 
         return in_a_row(self.repeats, once)

@@ -39,10 +39,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of the script with a change: whether it passes, and the number of graphs still compiled."""
+    """The result of the script with a change: whether it passes, and the number of graphs still compiled; None where nobody counts them."""
 
     passes: bool
-    frames: int = 0
+    frames: int | None = 0
 
 
 Try = Callable[[str], Tried]
@@ -97,15 +97,16 @@ def first_that_helps(candidates: Iterator[Change], try_: Try) -> Change | None:
     (``if x: y = torch.compile(f)`` in one line).
     """
     for change in candidates:
-        if not _is_python(change.pasted.text):
+        if not is_python(change.pasted.text):
             continue
         ended = try_(change.pasted.text)
-        if ended.passes and ended.frames:
+        if ended.passes and ended.frames != 0:
             return change
     return None
 
 
-def _is_python(text: str) -> bool:
+def is_python(text: str) -> bool:
+    """Whether a changed text is still a program."""
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):

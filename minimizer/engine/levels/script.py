@@ -278,9 +278,9 @@ class PythonLevel(TextLevel):
             signature, outcome = self._rerun.failure(text, backend=None if name == ladder[-1][0] else name)
             breaks = breaks or bool(outcome.graph_breaks)
             word = PASSES if outcome.ending is Ending.SAME else signature.kind if signature else outcome.ending
-            reached = rung(name, word, outcome, {target.kind})
-            journal.fault = replace(journal.fault, ladder=(*journal.fault.ladder, reached))
             fails.append(True if signature is not None else False if outcome.ending is Ending.SAME else None)
+            reached = rung(name, word, outcome, {target.kind}, fails=fails[-1])
+            journal.fault = replace(journal.fault, ladder=(*journal.fault.ladder, reached))
             if signature is not None:
                 raised = self._own_line(outcome.exception)
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.report.ablation import KINDS, of_compiler, rows
+from minimizer.report.ablation import KINDS, of_compiler, of_ladder, rows
 from minimizer.report.model import Ablated, Report, Rung
 from minimizer.report.sections import ablation
 
@@ -29,6 +29,21 @@ def test_a_rung_says_what_it_adds_to_those_below(outcomes: tuple[str, ...], says
     assert [row.says for row in rows(report(*outcomes))] == says
 
 
+def test_the_rows_take_from_the_rungs_which_of_them_fail() -> None:
+    ends = [("eager", "different", False), ("aot_eager", "timeout", None), ("inductor", "compile_error", True)]
+    one = Report(ladder=[Rung(backend=name, outcome=word, seconds=0.5, fails=fails) for name, word, fails in ends])
+    assert [(row.says, row.is_first_to_fail) for row in of_ladder(one)] == [
+        ("what Dynamo captures: not at fault for the error", False),
+        ("nothing of what AOTAutograd makes of the graph", False),
+        ("the first to fail; the one below could not be judged", True),
+    ]
+
+
+@pytest.mark.parametrize(("outcome", "fails"), [("passes", False), ("different", True), ("lost", None)])
+def test_a_rung_of_an_earlier_version_fails_by_its_outcome(outcome: str, *, fails: bool | None) -> None:
+    assert Rung.read({"backend": "eager", "outcome": outcome, "seconds": 1}).fails is fails
+
+
 @pytest.mark.parametrize(
     ("outcome", "of", "says"),
     [
@@ -36,12 +51,17 @@ def test_a_rung_says_what_it_adds_to_those_below(outcomes: tuple[str, ...], says
         ("fails", "program", f"the failure needs no {KINDS['lowerings']}"),
         ("fails otherwise", "program", "nothing: it fails in another way"),
         ("passes", "script", "the failure needs this module compiled"),
-        ("fails", "script", "the script fails all the same"),
     ],
 )
 def test_a_part_that_is_taken_out_says_whether_the_failure_needs_it(outcome: str, of: str, says: str) -> None:
     one = Ablated(what="lowerings", of=of, outcome=outcome)  # type: ignore[arg-type]
     assert [row.says for row in rows(report(ablated=[one]))] == [says]
+
+
+@pytest.mark.parametrize("outcome", ["fails", "fails otherwise"])
+def test_a_script_that_fails_without_a_module_says_nothing(outcome: str) -> None:
+    """It may do so for want of time, or by the change."""
+    assert not [*rows(report(ablated=[Ablated(what="act", of="script", outcome=outcome)]))]
 
 
 def test_all_of_it_is_one_table_and_an_issue_names_no_module_of_the_script() -> None:

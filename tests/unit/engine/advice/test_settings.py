@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.engine.advice.settings import PutBack, finding
+from minimizer.engine.advice.settings import MOST_SETTINGS, PutBack, finding
 from minimizer.engine.child.protocol import Changed
 from minimizer.report.finding import Finding
 from minimizer.report.model import Flag
@@ -36,6 +36,16 @@ def test_who_sets_what_is_told_with_defaults_and_the_first_line() -> None:
         "is True. The environment has `TORCHINDUCTOR_FREEZING`, which sets `torch._inductor.config.freezing`."
     )
     assert one.source is not None and (one.source.file, one.source.line) == ("train.py", 4)
+
+
+def test_all_are_counted_and_the_first_are_shown() -> None:
+    many = [PLANNING.model_copy(update={"name": f"torch._inductor.config.x{i}"}) for i in range(MOST_SETTINGS + 3)]
+    one = found(*many, FREEZING, known=PutBack(repro=REPRO, is_minimal=True))
+    assert "changes 23 settings of the compiler" in one.what
+    assert "`torch._inductor.config.x19` is True (default False); and 3 more." in one.what
+    assert "x20" not in one.what
+    assert "The environment has `TORCHINDUCTOR_FREEZING`" in one.what, "which the script's own do not push out"
+    assert one.what.endswith("`torch._inductor.config.x19`, and 4 more.")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.reduce.python import Source
-from minimizer.inside.questions import ExactRequest
+from minimizer.inside.questions import Conditions, ExactRequest
 from minimizer.report.model import Mechanism
 
 
@@ -135,6 +135,17 @@ def test_a_candidate_reads_of_the_machine_what_its_eager_run_has_read() -> None:
     oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "lost_mutation")
     assert oracle.check([Source.parse("step()")]) == [True]
     assert [request.replay for request in runs.asked] == [None, "{}"]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_candidates_printed_lines_are_moved_only_where_the_scripts_were(*, in_order: bool) -> None:
+    """Or lines in another order would be its first difference."""
+    runs = CannedRuns(seen("log", 1), seen("log", 0), None)
+    conditions = Conditions(in_order=in_order)
+    found = Found(difference(LIST), 1, 1, seen("log", 1), seen("log", 0), Noise(), conditions=conditions)
+    oracle = ExactOracle(cast(Executor, runs), Path("script.py"), found, "lost_mutation")
+    oracle.check([Source.parse("step()")])
+    assert [request.in_order for request in runs.asked] == [in_order, in_order]
 
 
 def test_the_first_candidate_already_has_no_more_time_than_the_scripts_own_runs_explain() -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sample_script import SCRIPT
 
 from minimizer.engine import fold
 from minimizer.engine.budget.clock import Clock
+from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose import Patient, diagnose
 from minimizer.engine.diagnose.effect import Effect
 from minimizer.engine.diagnose.knobs import KNOBS, groups, turned
-from minimizer.engine.diagnose.original import passes_needed
+from minimizer.engine.diagnose.original import RerunScript, passes_needed
 from minimizer.engine.diagnose.paste import Pasted
 from minimizer.engine.diagnose.sets import Answer, Seen, Setting
 from minimizer.engine.diagnose.stages import find_part
 from minimizer.engine.diagnose.workaround import Change, Tried, first_that_helps
 from minimizer.engine.findings import Diagnosed
 from minimizer.engine.journal import Journal
+from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.user_script.syntax import UNPARSED
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Source
@@ -274,6 +277,23 @@ def test_each_kind_of_parts_that_acts_is_switched_off_as_a_whole(diagnosed: Call
     assert told == [("post_grad_passes", "fails"), ("lowerings", "passes")], "and of another stage none"
 
 
+def test_the_workaround_comes_before_the_kinds_which_take_half_of_the_time(diagnosed: Callable[..., Report]) -> None:
+    done: list[str] = []
+
+    def fails(setting: Setting) -> bool:
+        if any(not on for _, on in setting.only):
+            done.append("kinds")
+        return without(RELU)(setting)
+
+    def passes(text: str) -> Tried:
+        done.append("script")
+        return Tried("make_fallback" in text, frames=1)
+
+    diagnosed(Trials(fails), Original(passes))
+    assert "kinds" in done[done.index("script") :]
+    assert done[-2:] == ["kinds", "script"], "the module in eager comes last"
+
+
 @pytest.mark.parametrize("shows", [True, False])
 def test_nothing_is_said_of_kinds_where_the_failure_does_not_show_as_it_is(
     diagnosed: Callable[..., Report], shows: bool
@@ -286,10 +306,11 @@ def test_nothing_is_said_of_kinds_where_the_failure_does_not_show_as_it_is(
     ("ended", "outcome"),
     [
         (Tried(passes=True, frames=1), ["passes"]),
-        (Tried(passes=False, frames=1), ["fails"]),
+        (Tried(passes=False, frames=1), []),
         (Tried(passes=True, frames=0), []),
+        (Tried(passes=True, frames=None), []),
     ],
-    ids=["it passes", "it fails", "nothing is compiled"],
+    ids=["it passes", "it fails", "nothing is compiled", "nobody knows what is compiled"],
 )
 def test_the_script_is_run_once_with_the_module_at_fault_in_eager(
     diagnosed: Callable[..., Report], ended: Tried, outcome: list[str]
@@ -302,6 +323,28 @@ def test_the_script_is_run_once_with_the_module_at_fault_in_eager(
     assert [one.outcome for one in report.ablation if (one.what, one.of) == ("act", "script")] == outcome
     assert sum("torch.compiler.disable" in text for text in original.tried) == 1
     assert report.workaround is not None and report.workaround.code == line
+
+
+def test_a_script_is_not_run_where_the_module_cannot_be_left_to_eager(
+    diagnosed: Callable[..., Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimizer.engine.diagnose.disable_module", lambda *_: Pasted("x = 1,)", "", ""))
+    report = diagnosed(Trials(without(RELU)), Original(lambda text: Tried(passes=True, frames=1)))
+    assert not [one for one in report.ablation if one.of == "script"]
+
+
+def test_a_change_helps_where_nobody_counts_what_is_compiled() -> None:
+    one = Change(Pasted("x = 1", "", ""), "")
+    assert first_that_helps(iter([one]), lambda _: Tried(passes=True, frames=None)) is one
+
+
+def test_a_judge_that_counts_no_graphs_says_so(tmp_path: Path) -> None:
+    class Reruns:
+        def switched(self, changed: Sequence[tuple[str, object]]) -> list[tuple[None, Outcome]]:
+            return [(None, Outcome(ending=Ending.SAME)) for _ in changed]
+
+    script = RerunScript(cast(Rerun, Reruns()), tmp_path / "script.py", ())
+    assert script.run("x = 1") == Tried(passes=True, frames=None)
 
 
 def test_a_setting_that_mends_the_program_is_tried_on_the_script(diagnosed: Callable[..., Report]) -> None:
@@ -411,7 +454,7 @@ def test_a_script_of_a_newer_python_has_its_part_to_blame_and_its_settings_all_t
     folded(patient, report, tmp_path)
 
     assert report.blame is not None and report.blame.items == [RELU]
-    assert report.flags
+    assert report.flags and report.ablation
     assert report.notes == [f"No workaround was tried on the script: {UNPARSED}."]
 
 

@@ -152,7 +152,21 @@ def test_a_rung_that_raises_what_eager_raises_passes_where_an_error_is_missing()
 def test_of_another_failure_a_rung_that_fails_in_eager_does_not_pass() -> None:
     stage, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((PASSES, PASSES, Outcome(ending=Ending.EAGER_ERROR), FAILS))))
     assert stage is Stage.UNKNOWN
+    assert [rung.fails for rung in ladder] == [False, False, None, True]
     assert ladder[2].outcome == "eager_error"
+
+
+def test_a_rung_says_whether_it_fails_as_the_stage_was_found_by() -> None:
+    """Its outcome alone does not: other values are another failure than an error, and what hangs before it runs tells nothing."""
+    error = Outcome(ending=Ending.COMPILE_ERROR, phase="compile")
+    below = (Outcome(ending=Ending.TIMEOUT, phase="setup"), Outcome(ending=Ending.DIFFERENT), PASSES)
+    _, ladder, _ = climb(PROGRAM, cast(Oracle, Rungs((*below, error), Kind.COMPILE_ERROR)))
+    assert [(rung.outcome, rung.fails) for rung in ladder] == [
+        ("timeout", None),
+        ("different", False),
+        ("passes", False),
+        ("compile_error", True),
+    ]
 
 
 @pytest.mark.parametrize(("kind", "stage"), [(Kind.COMPILE_ERROR, Stage.AOT_AUTOGRAD), (Kind.CRASH, Stage.DYNAMO)])
