@@ -27,7 +27,7 @@ from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.finding import FindingLevel, FindingOracle
 from minimizer.engine.levels.held_graph import GraphLevel
 from minimizer.engine.levels.outer import RAISED, OuterLevel
-from minimizer.engine.levels.parting import VALUES, Compared, PartingLevel
+from minimizer.engine.levels.parting import VALUES, Compared, EndsWell, PartingLevel
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.reduce.python import Rerun
@@ -35,7 +35,7 @@ from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.triage import Triage
-from minimizer.engine.survey.verdicts import maybe_read, unexamined, unmade_reading, unread
+from minimizer.engine.survey.verdicts import maybe_read, unasked, unexamined, unmade_reading, unmade_value, unread
 from minimizer.errors import ChildFailed
 from minimizer.report.examined import Attempt
 from minimizer.vocabulary import Kind, Reason, Status
@@ -45,6 +45,8 @@ T = TypeVar("T")
 SIDE_BY_SIDE = "the program around the graphs, side by side"
 MOST_GRAPHS = 3
 """Most failing graphs of a script that are tried, one after the other, until one has a repro."""
+TROUBLES = (ChildFailed, RecursionError, SyntaxError, ValueError, IndexError)
+"""What a search around the graphs may raise, of a child that is gone or of a trace that is malformed."""
 
 
 @dataclass
@@ -189,16 +191,22 @@ class Routes:
 
     def by_reading(self, found: ScriptCase) -> Draft | Settled:
         """The repro of a call that writes over a result, or gives a zero another sign, which the script reads; else the verdict by what it reads."""
+        if not self._is_one_process:
+            return unasked(found)
         level, seen = self._level(PartingLevel), Compared(why="there was no time to see")
-        if self._is_one_process:
-            with until_over(), suppress(ChildFailed):
+        with until_over():
+            try:
                 seen = level.compared()
-        parting, draft = seen.parting, partial(level.draft, seen, Kind.WRONG_OUTPUT, share=ONLY_SHARE)
+            except TROUBLES as error:
+                seen = Compared(why=f"{type(error).__name__}: {error}".rstrip(": "))
+        parting, draft = seen.parting, partial(level.draft, seen, Kind.WRONG_OUTPUT, EndsWell(), share=ONLY_SHARE)
         made = self._that_holds(draft) if parting is not None else None
         if made is not None:
             return made
         if parting is not None and parting.is_of_reading:
-            return unmade_reading(found, parting.what)
+            return unmade_reading(found, parting)
+        if parting is not None and parting.is_of_values:
+            return unmade_value(found, parting.what)
         if seen.is_equal or not found.written_over:
             return unread(found)
         why = seen.why or (seen.sides.stopped if seen.sides is not None else "") or "not all of it could be noted"
@@ -208,7 +216,7 @@ class Routes:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""
         before, draft, holding = self.journal.fault, None, None
         # The text is left to try, also where a hostile trace can be read and not be written again.
-        with until_over(), suppress(ChildFailed, RecursionError, SyntaxError, ValueError):
+        with until_over(), suppress(*TROUBLES):
             draft = make()
             holding = self.parts.follow_up.if_it_holds(draft) if draft is not None else None
         if holding is not None:

@@ -41,6 +41,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import write
 from minimizer.engine.levels.draft import CleanRuns, Draft
 from minimizer.engine.levels.from_outcomes import verdict_sentence
+from minimizer.engine.levels.parting import EndsWell
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.measure.layer_table import describe
 from minimizer.engine.output_code import generated_code
@@ -216,10 +217,12 @@ class FollowUp:
                 fold.failing(self.journal.fault, self.report.environment),
                 self.journal,
                 seconds=min(seconds, self.journal.clock.left),
-                keep=self._take_diagnosis,
+                keep=partial(self._take_diagnosis, patient),
             )
 
-    def _take_diagnosis(self, found: Diagnosed) -> None:
+    def _take_diagnosis(self, patient: Patient, found: Diagnosed) -> None:
+        if isinstance(patient.original, EndsWell):  # that no change helps is not known either
+            found = replace(found, workaround=None)
         self.journal.fault = fold.diagnosed(self.journal.fault, found)
 
     def work_around(self, find: Callable[[], Workaround | None]) -> None:

@@ -106,6 +106,11 @@ class Parting(Loose):
         """Whether each call is right, and what is wrong is read outside of them: an overwritten result, or the sign of a zero."""
         return self.overwrites or self.zeros_of is not None
 
+    @property
+    def is_of_values(self) -> bool:
+        """Whether a value is wrong by the referee, on eager's own inputs: no error, and no difference that was carried on."""
+        return self.own and bool(self.rule)
+
 
 class Distance(Loose):
     """The relative distance of the compiled values of an event: on eager's inputs, and on the compiled side's own."""

@@ -15,7 +15,9 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.traced import Parting, Sides
 from minimizer.engine.diagnose import Original
-from minimizer.engine.diagnose.original import RerunScript
+from minimizer.engine.diagnose.effect import Effect
+from minimizer.engine.diagnose.original import RerunScript, SurveyedScript
+from minimizer.engine.diagnose.workaround import Tried
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script import MadeScript, PythonLevel
@@ -26,13 +28,38 @@ from minimizer.engine.outer.program import BACKWARD, GRAPH, OuterProgram
 from minimizer.engine.outer.runs import compared, trace
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Settled
-from minimizer.errors import BudgetExceeded
+from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.report.culprit import Source
 from minimizer.report.model import AlsoSeen, each_once
 from minimizer.vocabulary import Kind, Reason, Status, Step
 
 VALUES = (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
 """Failures that a program run side by side can show."""
+
+
+class EndsWell:
+    """A script that ends well as it is, and only reads what is wrong: with a change it would end well too, and confirms none."""
+
+    def run(self, text: str) -> Tried:
+        """Tell that nothing can be known by a run.
+
+        Raises:
+            ChildFailed: always.
+        """
+        raise ChildFailed("the script ends well without a change, so that no run of it confirms one")
+
+    def effect(self, text: str) -> Effect | None:
+        return None
+
+    def passes_without(self, parts: list[str]) -> bool:
+        """As for `run`.
+
+        Raises:
+            ChildFailed: always.
+        """
+        raise ChildFailed(
+            "the script ends well with all parts of the compiler on, so that no run of it confirms the part"
+        )
 
 
 @dataclass(frozen=True)
@@ -134,11 +161,11 @@ class PartingLevel:
         program, first = compared.program, compared.parting
         if program is None:
             return None
-        if first is None or not (first.own and first.rule):  # an error, or a difference that was carried on
+        if first is None or not first.is_of_values:  # an error, or a difference that was carried on
             why = compared.why or "no event is wrong"
             self._journal.log(f"the program around the graphs does not part by a value: {why}")
             return None
-        if original is not None and not is_like(kind, program.events[first.event].kind):
+        if isinstance(original, SurveyedScript) and not is_like(kind, program.events[first.event].kind):
             self._journal.log(f"eager and compiled part first by another failure than the call's: {first.what}")
             return None
         self._journal.log(f"eager and compiled part at event {first.event}: {told(program, first)}: {first.what}")

@@ -11,6 +11,7 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
+from minimizer.engine.child.traced import Parting
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.survey.cases import Cache, ScriptCase, Settled, checked_of, line_of, message_of, signal_name
 from minimizer.engine.trouble import KILLED, KILLED_EACH_TIME
@@ -122,6 +123,13 @@ def unread(suspect: ScriptCase) -> Settled:
     return replace(suspect.otherwise, excused=(*suspect.otherwise.excused, *legal))
 
 
+def unasked(suspect: ScriptCase) -> Settled:
+    """The verdict on a suspect that runs in several processes: as `unread`, and told that it was not asked for."""
+    healthy = unread(suspect)
+    note = "Whether the script reads what a compiled call wrote over was not seen: a script of several processes is not run side by side."
+    return replace(healthy, notes=(*healthy.notes, note)) if suspect.written_over else healthy
+
+
 def maybe_read(suspect: ScriptCase, why: str) -> Settled:
     """The verdict where a compiled call overwrote an earlier output, and ``why`` nobody knows whether the script reads that."""
     summary = (
@@ -131,10 +139,28 @@ def maybe_read(suspect: ScriptCase, why: str) -> Settled:
     return replace(suspect.otherwise, status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, summary=summary)
 
 
-def unmade_reading(suspect: ScriptCase, what: str) -> Settled:
-    """The verdict where the script reads what a compiled call overwrote, or a zero of another sign, and there is no repro; ``what`` it reads."""
-    how = suspect.written_over or f"{suspect.other_zeros} gives a zero another sign than eager"
-    summary = f"Each call that was compared is right when it returns, but {how}, and the script reads that: {what}. No repro was made."
+def unmade_reading(suspect: ScriptCase, parting: Parting) -> Settled:
+    """The verdict where the script reads what a compiled call overwrote, or a zero of another sign, and there is no repro."""
+    if parting.overwrites:
+        how = suspect.written_over or "a later call writes over an earlier result"
+    else:
+        how = f"{suspect.other_zeros or 'one of them'} gives a zero another sign than eager"
+    summary = (
+        f"Each call that was compared is right when it returns, but {how}, and the script reads that: {parting.what}."
+    )
+    return _wrong(suspect, summary)
+
+
+def unmade_value(suspect: ScriptCase, what: str) -> Settled:
+    """The verdict where a suspect's program, run side by side, gives a wrong value, and there is no repro; ``what`` is wrong."""
+    return _wrong(
+        suspect,
+        f"Each call that was compared is right, but run side by side with eager the script gives a wrong value: {what}.",
+    )
+
+
+def _wrong(suspect: ScriptCase, summary: str) -> Settled:
+    summary = f"{summary} No repro was made."
     verdict = replace(suspect.otherwise, status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, summary=summary)
     return replace(verdict, kind=Kind.WRONG_OUTPUT)
 

@@ -19,15 +19,18 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.curves import Curve
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.diagnose import Patient
 from minimizer.engine.emit import Details, Repro
+from minimizer.engine.findings import Diagnosed
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
+from minimizer.engine.levels.parting import EndsWell
 from minimizer.engine.survey.runs import TimedRun
 from minimizer.errors import BudgetExceeded, DiskExceeded, MemoryExceeded
 from minimizer.options import Options
 from minimizer.report.examined import Checked
 from minimizer.report.generated_code import GeneratedCode
-from minimizer.report.model import Failure, Reduction, Report, Reproducibility, Verification
+from minimizer.report.model import Blame, Failure, Reduction, Report, Reproducibility, Verification, Workaround
 from minimizer.sandbox import choose_sandbox
 from minimizer.settings import Settings
 from minimizer.sink import FolderSink
@@ -448,3 +451,16 @@ def test_runs_that_lacked_time_are_made_again(follow_up: FollowUp, monkeypatch: 
     monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: next(ends))
     held = follow_up.if_it_holds(Draft(REPRO))
     assert held is not None and follow_up.verified(held)[0] == HOLDS
+
+
+def test_a_script_that_ends_well_has_a_part_to_blame_and_no_workaround(
+    follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = Workaround(code="", verified=False, what="None but switching the compiler off")
+    found = Diagnosed(blame=Blame(subsystem="fusion", items=["fusion"]), workaround=none)
+    monkeypatch.setattr("minimizer.engine.after.follow_up.diagnose", lambda *_, keep, **__: keep(found))
+    follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT))
+    follow_up.diagnose(Patient(cast(Any, None), EndsWell(), follow_up.script))
+    fault = follow_up.journal.fault
+    assert fault.workaround is None
+    assert fault.blame is not None and fault.blame.confirmed_on_script is None
