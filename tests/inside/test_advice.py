@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from children import script
@@ -208,4 +210,5 @@ def test_a_healthy_program_has_no_finding(child: Executor, tmp_path: Path) -> No
 
 
 def test_nothing_is_known_before_a_run(tmp_path: Path) -> None:
-    assert not known_of(None, tmp_path / "none.py", 1.0)
+    surveys = cast(Any, SimpleNamespace(cold=None))
+    assert not known_of(surveys, tmp_path / "none.py", cast(Any, None))

@@ -20,6 +20,7 @@ from minimizer.engine.between.exact_runs import ExactRuns
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.inside.exact import boundaries
 from minimizer.inside.exact.boundaries import Boundaries
 from minimizer.inside.exact.tensors import TensorWords
 from minimizer.inside.exact.translations import Translations
@@ -110,7 +111,7 @@ def _threads_as_before() -> Iterator[None]:
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave torch alone: calls and backwards of other tests are no boundaries, and there is nothing to be reset or collected."""
     monkeypatch.setattr(Boundaries, "_watch_calls", lambda _: None)
-    monkeypatch.setattr(Boundaries, "_watch_backwards", lambda _: None)
+    monkeypatch.setattr(boundaries, "around_backwards", lambda _: None)
     monkeypatch.setattr(torch._dynamo, "reset", lambda: None)
     monkeypatch.setattr(gc, "collect", lambda: 0)
 
