@@ -231,6 +231,7 @@ TIDY = """
 
     act = torch.compile(lambda x: -x.relu(), backend=tidy)
     halve = torch.compile(lambda x: x / 2, backend=tidy)
+    turn = torch.compile(lambda x: torch.complex(x.exp(), -x.relu()), backend=tidy)
     torch.manual_seed(0)
     for _ in range(2):
         y = act(torch.randn(8))
@@ -245,9 +246,10 @@ TIDY = """
         "level = 1 / y",
         "angle = torch.atan2(y, torch.full((8,), -1.0))",
         "side = torch.ones(8).copysign(halve(y))",
+        "z = turn(torch.randn(8)); level = 1 / z.imag",
         "cache = torch.zeros(8); cache += y; cache.copy_(y); mask = cache.signbit()",
     ],
-    ids=["division", "atan2", "through another graph", "through a cache"],
+    ids=["division", "atan2", "through another graph", "of a complex number", "through a cache"],
 )
 def test_a_zero_of_another_sign_is_found_where_the_sign_is_read(sides: Sided, read: str) -> None:
     program, _, found = sides(TIDY.replace("READ", read))
