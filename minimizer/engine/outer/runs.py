@@ -11,7 +11,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Parting, Sides
 from minimizer.engine.outer.program import BACKWARD, OuterProgram, parse
-from minimizer.engine.outer.slices import direct_needs, read_later
+from minimizer.engine.outer.slices import direct_needs, read_later, watched
 from minimizer.engine.outer.write import (
     compile_options,
     exact_inputs,
@@ -105,7 +105,7 @@ def side_by_side(
             event.is_setting,
             event.draws,
             index in checked,
-            alive,
+            watched(alive, program.storages),
         )
         for index, (event, graph, direct, alive) in enumerate(
             zip(program.events, program.graph_of, direct_needs(program), read_later(program), strict=True)
@@ -147,7 +147,10 @@ def compared(
         sides = sides_of(outcome, len(program.events), calls)
     except (ChildFailed, BudgetExceeded) as error:
         return None, str(error)
-    return sides, "" if sides is not None else why_ended(outcome)
+    if sides is None:
+        return None, why_ended(outcome)
+    is_cut = any(watched(alive, program.storages) != alive for alive in read_later(program))
+    return sides, "it keeps more results than can be watched" if is_cut else ""
 
 
 def sides_of(outcome: Outcome, events: int, calls: Set[int] | None = None) -> Sides | None:
@@ -181,7 +184,7 @@ def _bounded(sides: Sides, events: int, calls: Set[int] | None) -> Sides:
         ChildFailed: it does not.
     """
     partings = [one for one in (sides.first, sides.checked) if one is not None]
-    named = [one.event for one in (*partings, *sides.distances)]
+    named = [*(one.event for one in partings), *(one.event for one in sides.distances)]
     signed = [(one.zeros_of, one.event) for one in partings if one.zeros_of is not None]
     is_known = all(call < event and (calls is None or call in calls) for call, event in signed)
     if not is_known or any(event >= events for event in named):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from children import SECONDS
 from flat import program_of, traced
 
@@ -15,6 +18,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Sides
 from minimizer.engine.outer.program import OuterProgram
 from minimizer.engine.outer.runs import side_by_side, sides_of
+from minimizer.inside.tasks.side_by_side import SideBySide
 
 SECOND_GRADIENT = """
     weight = torch.ones(4, 4, requires_grad=True)
@@ -223,6 +227,17 @@ def test_a_result_that_is_not_read_later_may_be_written_over(sides: Sided, chang
     _, outcome, found = sides(arena(**changes))
 
     assert (outcome.ending, found.first, found.stopped) == (Ending.SAME, None, "")
+
+
+@pytest.mark.parametrize("is_of_graphs", [False, True])
+def test_the_memory_of_a_cuda_graph_may_be_written_over(monkeypatch: pytest.MonkeyPatch, is_of_graphs: bool) -> None:
+    monkeypatch.setattr("minimizer.inside.tasks.side_by_side.is_of_cuda_graphs", lambda _: is_of_graphs)
+    run: Any = SideBySide.__new__(SideBySide)
+    run.first, run._stopped = None, ""
+    run._eager, run._given = (SimpleNamespace(value=lambda _, one=one: one) for one in (torch.ones(2), torch.zeros(2)))
+
+    assert run._is_written_over(1, {"y": (torch.ones(2), torch.ones(2))}) is not is_of_graphs
+    assert (run.first is None) is is_of_graphs
 
 
 TIDY = """
