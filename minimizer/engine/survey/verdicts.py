@@ -118,8 +118,8 @@ def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Se
 
 def unread(suspect: ScriptCase) -> Settled:
     """The verdict where the script was not seen to read the output that a compiled call overwrote, or the sign that it gave to a zero."""
-    seen = {"outputs_unread": suspect.written_over, "other_zeros": suspect.other_zeros}
-    legal = tuple(excused(rule, what) for rule, what in seen.items() if what)
+    legal = [excused("outputs_unread", suspect.written_over)] if suspect.written_over else []
+    legal += [excused("other_zeros", suspect.other_zeros)] if suspect.other_zeros else []
     return replace(suspect.otherwise, excused=(*suspect.otherwise.excused, *legal))
 
 
