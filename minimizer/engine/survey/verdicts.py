@@ -16,7 +16,7 @@ from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.survey.cases import Cache, ScriptCase, Settled, checked_of, line_of, message_of, signal_name
 from minimizer.engine.trouble import KILLED, KILLED_EACH_TIME
 from minimizer.errors import WorkerTrouble
-from minimizer.report.excused import excused
+from minimizer.report.excused import Excused, excused
 from minimizer.report.words import LAYOUT_ONLY
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
@@ -90,7 +90,7 @@ def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
         f"The script's own check fails ({line_of(error)}), and what it reads is a clock or a counter of the compiler: it says nothing of "
         "what is computed, and no call that was compared differs from eager."
     )
-    return _in_dispute("reads_clock", summary, error, checked)
+    return _in_dispute(excused("reads_clock", line_of(error)), summary, error, checked)
 
 
 def disputed_values(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
@@ -99,12 +99,11 @@ def disputed_values(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
         f"The script's own check fails ({line_of(error)}), but every compiled call that was compared agrees with eager within the "
         "tolerance of its dtype: only a wider tolerance, or the random stream, is in dispute."
     )
-    return _in_dispute("check_of_values", summary, error, checked)
+    return _in_dispute(excused("check_of_values", line_of(error)), summary, error, checked)
 
 
-def _in_dispute(rule: str, summary: str, error: ExceptionInfo, checked: protocol.Checked) -> Settled:
-    legal = (excused(rule, line_of(error)),)
-    return Settled(Status.PARTIAL, Reason.DISPUTED, summary, checked, Kind.WRONG_OUTPUT, error, excused=legal)
+def _in_dispute(legal: Excused, summary: str, error: ExceptionInfo, checked: protocol.Checked) -> Settled:
+    return Settled(Status.PARTIAL, Reason.DISPUTED, summary, checked, Kind.WRONG_OUTPUT, error, excused=(legal,))
 
 
 def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Settled:
