@@ -85,7 +85,7 @@ class Compared:
     def is_equal(self) -> bool:
         """Whether all of the script was noted and run, and the sides agree."""
         program, sides = self.program, self.sides
-        is_whole = program is not None and not (program.cut or program.left_out)
+        is_whole = program is not None and not (program.cut or program.left_out or self.why)
         return is_whole and sides is not None and sides.first is None and not sides.stopped
 
 

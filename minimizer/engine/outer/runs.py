@@ -11,7 +11,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Parting, Sides
 from minimizer.engine.outer.program import BACKWARD, OuterProgram, parse
-from minimizer.engine.outer.slices import direct_needs, read_later
+from minimizer.engine.outer.slices import direct_needs, read_later, watched
 from minimizer.engine.outer.write import (
     compile_options,
     exact_inputs,
@@ -105,7 +105,7 @@ def side_by_side(
             event.is_setting,
             event.draws,
             index in checked,
-            alive,
+            watched(alive, program.storages),
         )
         for index, (event, graph, direct, alive) in enumerate(
             zip(program.events, program.graph_of, direct_needs(program), read_later(program), strict=True)
@@ -143,20 +143,27 @@ def compared(
         )
     try:
         outcome = side_by_side(executor, program, file, timeout=timeout, checked=checked)
+        calls = {index for index, graph in enumerate(program.graph_of) if graph is not None}
+        sides = sides_of(outcome, len(program.events), calls)
     except (ChildFailed, BudgetExceeded) as error:
         return None, str(error)
-    sides = sides_of(outcome, len(program.events))
-    return sides, "" if sides is not None else why_ended(outcome)
+    if sides is None:
+        return None, why_ended(outcome)
+    is_cut = any(watched(alive, program.storages) != alive for alive in read_later(program))
+    return sides, "it keeps more results than can be watched" if is_cut else ""
 
 
-def sides_of(outcome: Outcome, events: int) -> Sides | None:
-    """Where the two part, of this many events; None where the program could not be run.
+def sides_of(outcome: Outcome, events: int, calls: Set[int] | None = None) -> Sides | None:
+    """Where the two part, of this many events; None where the program could not be run. ``calls``: the events that call graphs, if known.
 
     Where the process did not live to say so, it is the compiled side's death that parts them, and no other: not one of eager, of our own
     comparison or by the machine, and no end for want of time.
+
+    Raises:
+        ChildFailed: it names an event that the program does not have.
     """
     if outcome.sides is not None:
-        return outcome.sides
+        return _bounded(outcome.sides, events, calls)
     word, _, rest = outcome.phase.partition(" ")
     number, _, side = rest.partition(" ")
     if outcome.ending not in (Ending.CRASH, Ending.TIMEOUT) or word != EVENT or not number.isdecimal():
@@ -168,6 +175,21 @@ def sides_of(outcome: Outcome, events: int) -> Sides | None:
     if outcome.ending is Ending.CRASH and side == COMPILED and outcome.rule.fault is not Fault.MACHINE:
         return Sides(first=Parting(event=index, own=True, what=what), ran=index)
     return Sides(ran=index, stopped=f"event {index}, {SIDES.get(side, 'in eager')}: {what}")
+
+
+def _bounded(sides: Sides, events: int, calls: Set[int] | None) -> Sides:
+    """What a child sent, if the program has the events that it names.
+
+    Raises:
+        ChildFailed: it does not.
+    """
+    partings = [one for one in (sides.first, sides.checked) if one is not None]
+    named = [*(one.event for one in partings), *(one.event for one in sides.distances)]
+    signed = [(one.zeros_of, one.event) for one in partings if one.zeros_of is not None]
+    is_known = all(call < event and (calls is None or call in calls) for call, event in signed)
+    if not is_known or any(event >= events for event in named):
+        raise ChildFailed(f"the child sent where the sides part at an event that is none of the program's {events:,}")
+    return sides
 
 
 def why_ended(outcome: Outcome) -> str:

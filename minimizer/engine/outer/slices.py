@@ -9,12 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence, Set
 
-from minimizer.engine.outer.program import BACKWARD, GRAD, GRAPH, OuterProgram
+from minimizer.engine.outer.program import BACKWARD, GRAD, GRAPH, Event, OuterProgram
 
 MOST_ALIVE = 16
-"""Results that are watched at one event, the latest ones: each is copied."""
-FILLS = re.compile(r"^(?:\w+ = )?(\w+)(\[.*\] = |\.(copy_|fill_|zero_|set_)\()")
-"""Statements that write a tensor without a look at what it holds."""
+"""Storages whose results are watched at one event, the latest ones, and results of one of them: each is copied."""
+FILLS = re.compile(r"^(?:\w+ = )?(\w+)(?:\[(?::|\.\.\.)\] = |\.(?:copy_|fill_|zero_|set_)\()")
+"""Statements that write a whole tensor without a look at what it holds."""
+OF_SHAPE = re.compile(
+    r"\btorch\.\w+_like\((\w+)\b(?!\.)|\b(\w+)\.new_\w+\(|\.(?:view|expand|reshape|type|resize)_as_?\((?:other=)?(\w+)\)"
+)
+"""Calls that take only the shape, dtype and device of a tensor."""
+ROOTS = re.compile(
+    r"(?:^|= )(?:torch\.autograd\.(?:backward|grad)\((?:\w+=)?(\w+|[\[(][^\[\]()]*[\])])|(\w+)\.backward\()"
+)
+"""Backwards, with what they begin at, whose values they do not read."""
 
 
 def named_needs(program: OuterProgram) -> list[frozenset[int]]:
@@ -106,7 +114,7 @@ def read_later(program: OuterProgram) -> list[tuple[str, ...]]:
             if name not in made and memory.get(name) in returned:
                 made[name] = index
                 order.append(name)
-    looks, alive = list(program.looks), set[str]()
+    looks, alive, whole = list(program.looks), set[str](), _whole(program)
     found: list[tuple[str, ...]] = [()] * len(events)
     for index in reversed(range(len(events))):
         while looks and looks[-1].after > index:
@@ -114,27 +122,76 @@ def read_later(program: OuterProgram) -> list[tuple[str, ...]]:
         event = events[index]
         if event.kind in (GRAPH, BACKWARD):
             own = {*event.makes, *event.writes}
-            earlier = [name for name in order if made[name] < index and name in alive and name not in own]
-            found[index] = tuple(earlier[-MOST_ALIVE:])
-        alive = _before(program, index, alive)
+            found[index] = tuple(name for name in order if made[name] < index and name in alive and name not in own)
+        alive = _before(program, index, alive, whole)
     return found
 
 
-def _before(program: OuterProgram, index: int, after: Set[str]) -> set[str]:
-    """The values that are read by an event or later, of those that are read ``after`` it."""
+def watched(alive: Sequence[str], storages: Mapping[str, int]) -> tuple[str, ...]:
+    """The latest of these results, in order: as many as can be copied."""
+    kept: list[str] = []
+    of: dict[int, int] = {}
+    for name in reversed(alive):
+        place = storages[name]
+        if of.get(place, 0) < MOST_ALIVE and (place in of or len(of) < MOST_ALIVE):
+            of[place] = of.get(place, 0) + 1
+            kept.append(name)
+    return tuple(reversed(kept))
+
+
+def _before(program: OuterProgram, index: int, after: Set[str], whole: Set[str]) -> set[str]:
+    """The values that are read by an event or later, of those that are read ``after`` it; ``whole``: as of `_whole`."""
     memory, event = program.storages, program.events[index]
     changed = {memory.get(name) for name in event.writes}
     results = {memory.get(name) for name in (*event.makes, *event.writes)}
-    filled = FILLS.match(event.code)
-    before = {name for name in after if memory.get(name) not in changed and name not in event.makes}
+    before = {name for name in after if name not in event.makes or name in event.writes}
+    filled = _fill(event)
+    if filled is not None:
+        place, is_all = memory.get(filled), filled in whole and ".set_(" not in event.code
+        before = {name for name in before if name != filled and not (is_all and memory.get(name) == place)}
+    unread = _unread(event)
     for name in event.reads & memory.keys():
         place = memory[name]
-        if place in changed:
-            is_read = filled is None or filled[1] != name
-        elif event.kind in (GRAPH, BACKWARD) or results - {place}:
+        if name in unread:
+            is_read = False
+        elif place in changed or event.kind in (GRAPH, BACKWARD) or results - {place}:
             is_read = True
         else:
             is_read = any(one in after for one in event.makes)  # views of it
         if is_read:
             before.add(name)
     return before
+
+
+def _whole(program: OuterProgram) -> set[str]:
+    """The results of graphs that are no views: what shares their storage is a view of them."""
+    owners: dict[int, str] = {program.storages[name]: "" for name in program.inputs if name in program.storages}
+    for event in program.events:
+        for name in event.makes:
+            place = program.storages.get(name)
+            if place is not None and name != owners.get(place):
+                if event.kind == GRAPH:  # of two results in one memory none is the whole of it
+                    owners[place] = "" if place in owners else name
+                else:
+                    owners.setdefault(place, "")
+    return set(owners.values()) - {""}
+
+
+def _fill(event: Event) -> str | None:
+    """The tensor that an event fills without a look at it."""
+    filled = FILLS.match(event.code)
+    name = filled[1] if filled is not None and filled[1] in event.writes else None
+    is_target = name is not None and event.code.startswith(f"{name} = ")
+    return name if name is not None and len(re.findall(rf"\b{name}\b", event.code)) == 1 + is_target else None
+
+
+def _unread(event: Event) -> set[str]:
+    """The names in an event whose values it does not read: what it fills, takes the shape of or begins a backward at."""
+    found = [_fill(event) or ""]
+    if event.kind == BACKWARD:
+        root = ROOTS.search(event.code)
+        found += re.findall(r"\w+", root[1] or root[2]) if root is not None else []
+    else:
+        found += [name for groups in OF_SHAPE.findall(event.code) for name in groups]
+    body = event.code.partition(" = ")[2] or event.code
+    return {name for name in found if name and (name == found[0] or len(re.findall(rf"\b{name}\b", body)) == 1)}

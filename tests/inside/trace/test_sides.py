@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from children import SECONDS
 from flat import program_of, traced
 
@@ -15,6 +18,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Sides
 from minimizer.engine.outer.program import OuterProgram
 from minimizer.engine.outer.runs import side_by_side, sides_of
+from minimizer.inside.tasks.side_by_side import SideBySide
 
 SECOND_GRADIENT = """
     weight = torch.ones(4, 4, requires_grad=True)
@@ -225,12 +229,24 @@ def test_a_result_that_is_not_read_later_may_be_written_over(sides: Sided, chang
     assert (outcome.ending, found.first, found.stopped) == (Ending.SAME, None, "")
 
 
+@pytest.mark.parametrize("is_of_graphs", [False, True])
+def test_the_memory_of_a_cuda_graph_may_be_written_over(monkeypatch: pytest.MonkeyPatch, is_of_graphs: bool) -> None:
+    monkeypatch.setattr("minimizer.inside.tasks.side_by_side.is_of_cuda_graphs", lambda _: is_of_graphs)
+    run: Any = SideBySide.__new__(SideBySide)
+    run.first, run._stopped = None, ""
+    run._eager, run._given = (SimpleNamespace(value=lambda _, one=one: one) for one in (torch.ones(2), torch.zeros(2)))
+
+    assert run._is_written_over(1, {"y": (torch.ones(2), torch.ones(2))}) is not is_of_graphs
+    assert (run.first is None) is is_of_graphs
+
+
 TIDY = """
     def tidy(graph, inputs):
         return lambda *args: [one + 0.0 for one in graph(*args)]
 
     act = torch.compile(lambda x: -x.relu(), backend=tidy)
     halve = torch.compile(lambda x: x / 2, backend=tidy)
+    turn = torch.compile(lambda x: torch.complex(x.exp(), -x.relu()), backend=tidy)
     torch.manual_seed(0)
     for _ in range(2):
         y = act(torch.randn(8))
@@ -245,9 +261,10 @@ TIDY = """
         "level = 1 / y",
         "angle = torch.atan2(y, torch.full((8,), -1.0))",
         "side = torch.ones(8).copysign(halve(y))",
+        "z = turn(torch.randn(8)); level = 1 / z.imag",
         "cache = torch.zeros(8); cache += y; cache.copy_(y); mask = cache.signbit()",
     ],
-    ids=["division", "atan2", "through another graph", "through a cache"],
+    ids=["division", "atan2", "through another graph", "of a complex number", "through a cache"],
 )
 def test_a_zero_of_another_sign_is_found_where_the_sign_is_read(sides: Sided, read: str) -> None:
     program, _, found = sides(TIDY.replace("READ", read))

@@ -6,7 +6,7 @@ import pytest
 from sample_trace import EVENTS, event, traced
 
 from minimizer.engine.outer.program import OuterProgram, parse
-from minimizer.engine.outer.slices import direct_needs, read_later
+from minimizer.engine.outer.slices import direct_needs, read_later, watched
 from minimizer.errors import ChildFailed
 from minimizer.inside.questions import Step
 from minimizer.inside.tasks.needed import needed
@@ -82,6 +82,24 @@ TWO_CALLS = [event("y = graph_0(x, w)", "graph", "y"), event("z = graph_0(x, w)"
         ([event("y.copy_(z)", makes="y", writes=["y"]), event("s = y.sum()", makes="s")], ()),
         ([event("y[:] = z", writes=["y"]), event("s = y.sum()", makes="s")], ()),
         ([event("s = graph_0(y, w)", "graph", "s")], ("y",)),
+        ([event("y[0] = z", writes=["y"]), event("s = y.sum()", makes="s")], ("y",)),
+        (
+            [
+                event("part = y[1:]", makes="part"),
+                event("part.copy_(z)", makes="part", writes=["part"]),
+                event("s = y.sum()", makes="s"),
+            ],
+            ("y",),
+        ),
+        ([event("y.copy_(y)", makes="y", writes=["y"]), event("s = y.sum()", makes="s")], ("y",)),
+        ([event("s = torch.zeros_like(y)", makes="s")], ()),
+        ([event("s = y.new_zeros(3)", makes="s")], ()),
+        ([event("s = z.expand_as(y)", makes="s")], ()),
+        ([event("s = torch.where(y > 0, z, torch.zeros_like(y))", makes="s")], ("y",)),
+        ([event("y.backward()", "backward", grads=["w"])], ()),
+        ([event("z.backward(y)", "backward", grads=["w"])], ("y",)),
+        ([event("torch.autograd.backward([z, y], [z, z])", "backward", grads=["w"])], ()),
+        ([event("(s,) = torch.autograd.grad(z, w, y)", "backward", "s")], ("y",)),
         ([event("s = z.sum()", makes="s")], ()),
     ],
 )
@@ -107,3 +125,10 @@ def test_a_look_of_the_script_keeps_a_result_alive() -> None:
 
     assert read_later(early)[3] == ()
     assert read_later(late)[3] == ("y",)
+
+
+def test_of_many_results_the_latest_storages_are_watched() -> None:
+    storages = {**{f"y{index}": index for index in range(20)}, "part": 19}
+    names = [*(f"y{index}" for index in range(20)), "part"]
+    assert watched(names[:16], storages) == tuple(names[:16])
+    assert watched(names, storages) == tuple(names[4:])
