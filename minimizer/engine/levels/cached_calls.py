@@ -60,8 +60,8 @@ def _taking(nodes: Sequence[Node], inputs: Set[str]) -> list[tuple[int, int]]:
 
 
 def _of_part(part: Program, call: MadeCall, known: Mapping[str, str | None]) -> Iterator[str]:
-    """Scripts of a part, whose values from within the graph are spread evenly; where there are such, also with drawn ones."""
-    ways = (_spread, _drawn) if any(i.name not in known for i in part.inputs) else (_spread,)
+    """Scripts of a part, whose values from within the graph are drawn; where there are such, also with evenly spread ones."""
+    ways = (_drawn, _spread) if any(i.name not in known for i in part.inputs) else (_drawn,)
     for way in ways:
         values = [known[i.name] if i.name in known else _made_up(i, part, way) for i in part.inputs]
         texts = [value for value in values if value is not None]
@@ -92,12 +92,12 @@ def _made_up(item: Input, program: Program, way: Callable[[TensorMeta, str], str
 
 
 def _spread(meta: TensorMeta, options: str) -> str:
-    """Values on both sides of every small number, the same in each process without a seed."""
+    """Values on both sides of numbers that few draws reach."""
     return f"torch.linspace(-9, 9, {math.prod(meta.shape)}{options}).reshape({meta.shape})"
 
 
 def _drawn(meta: TensorMeta, options: str) -> str:
-    """Values where operations that take no negative number of some size still have results."""
+    """Values of the usual size: both sides draw them from one seed, in a function that the reduction cannot make unlike."""
     return f"torch.randn({meta.shape}{options})"
 
 
