@@ -65,9 +65,8 @@ def _of_part(part: Program, call: MadeCall, known: Mapping[str, str | None]) -> 
     for way in ways:
         values = [known[i.name] if i.name in known else _made_up(i, part, way) for i in part.inputs]
         texts = [value for value in values if value is not None]
-        if len(texts) < len(values) or all(
-            _number(text) is not None for text in texts
-        ):  # no tensor: nothing is compiled
+        is_compiled = any(_number(text) is None for text in texts)  # where no argument is a tensor nothing is
+        if len(texts) < len(values) or not is_compiled:
             return
         yield from _with_values(part, call, texts)
 

@@ -283,7 +283,7 @@ def before_a_frame(end: str, finished: protocol.Finished | None = None) -> Settl
         how = f"torch.compile refuses what the script asks of it ({end}), before it was given anything to compile."
     else:
         how = f"The script fails only where the compiler is switched on ({end}), but by then torch.compile had attempted no frame of it."
-    if error is not None and error.source is not None and error.type in LOOKED_FOR:
+    if error is not None and not is_of_compile and error.source is not None and error.type in LOOKED_FOR:
         _, number, code = error.source
         how += (
             f" Line {number} ({code}) may look for what the object that torch.compile returned lacks: give it the function or the module "

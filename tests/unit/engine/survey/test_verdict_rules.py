@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from canned_surveys import AT, WRONG, CannedExecutor, asked_of, ended, error, finished, held, silent
 
-from minimizer.engine.child import sent_program
+from minimizer.engine.child import protocol, sent_program
+from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.rank_stacks import RankState
 from minimizer.engine.child.stacks import Frame
 from minimizer.engine.survey.cases import Case, Found, ScriptCase
@@ -18,6 +20,7 @@ from minimizer.engine.survey.holding import Holding, Suspects
 from minimizer.engine.survey.observed import EndedRun, HeldRun, RaisedRun, UnendedRun
 from minimizer.engine.survey.rules import Rules, decide
 from minimizer.engine.survey.verdict_rules import ENDED, HELD, RAISED, UNENDED
+from minimizer.engine.survey.verdicts import before_a_frame
 from minimizer.errors import MemoryExceeded
 from minimizer.vocabulary import Kind
 
@@ -202,3 +205,9 @@ def test_each_rule_has_a_reason_and_a_name_of_its_own() -> None:
     for rules in ALL_RULES.values():
         assert len({rule.name for rule in rules}) == len(rules)
         assert all(rule.why for rule in rules)
+
+
+def test_what_torch_compile_refuses_is_no_look_for_what_it_returned() -> None:
+    refused = {**LACKING, "type": "TypeError", "frames": [["torch/__init__.py", "compile", "raise TypeError"]]}
+    said = before_a_frame("TypeError", protocol.Finished(exception=parse(ExceptionInfo, refused))).summary
+    assert "refuses" in said and "may look for" not in said
