@@ -15,6 +15,8 @@ from minimizer.vocabulary import Kind, Stage
 WIDTH = 86
 WORDS = 38
 """Most characters of a message that the repro looks for: enough to identify it, and the check fits its line."""
+ENOUGH = 3
+"""Words of a message that identify it without the type of the error."""
 
 # g++ quotes names with typographic marks in a UTF-8 locale and with plain ones elsewhere: neither is repeated.
 _QUOTED = re.compile(r"""(['"`])[^'"`]*\1|\u2018[^\u2019]*\u2019""")
@@ -108,6 +110,8 @@ def telltale(failure: Failure, said: str = "") -> str:
         kind = outer[:WORDS]
         found = next(filter(None, map(_pieces, rest.splitlines())), [])
     best = max(found, key=lambda piece: (len(piece.split()), len(piece)), default=kind)
+    untyped = best.removeprefix(f"{kind}: ")
+    best = untyped if len(untyped.split()) >= ENOUGH else best
     return best if len(best) <= WORDS else best[:WORDS].rpartition(" ")[0] or best[:WORDS]
 
 

@@ -228,22 +228,21 @@ def _shared(details: Details) -> str:
 # One side raises ---------------------------------------------------------------------------------------------------
 
 
-def judged(telltale: str, said: str = "actual  ", *, message: str = "") -> str:
+def judged(telltale: str, said: str = "", *, message: str = "") -> str:
     """The handler for an error that is the bug if it contains the ``telltale`` words; any other exits with 125.
 
-    It prints the first line of the error after ``said``, and re-raises the bug to show its stack. ``message``: the
-    error's message without its type, as far as known.
+    It re-raises the bug to show its stack, behind a line that has the error's first line, or its type after ``said``.
+    ``message``: the error's message without its type, as far as known.
     """
     typed = 'f"{type(error).__name__}: {error}"'
-    if telltale in message:
-        handler = f'print("{said}", {typed}.partition("\\n")[0])'
-        where = "str(error)"
+    where = "str(error)" if telltale in message else "message"
+    lines = [f"message = {typed}"] if where == "message" else []
+    if said:
+        lines.append(f'print("{said}", type(error).__name__)')
     else:
-        handler = f'message = {typed}\nprint("{said}", message.partition("\\n")[0])'
-        where = "message"
-    return (
-        f"except Exception as error:\n{_block(handler, f'raise error if {telltale!r} in {where} else SystemExit(125)')}"
-    )
+        lines.append(f'print("actual  ", {"message" if lines else typed}.partition("\\n")[0])')
+    lines.append(f"raise error if {telltale!r} in {where} else SystemExit(125)")
+    return f"except Exception as error:\n{_block(*lines)}"
 
 
 def _judged(subject: Subject) -> str:

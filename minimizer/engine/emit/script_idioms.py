@@ -25,7 +25,7 @@ from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind
 
-SAID = "expected no error, as in eager; actual"
+SAID = "expected no error, actual"
 CHECK_FAILED = """\
 except AssertionError as error:
     raise SystemExit(f"expected no error, actual AssertionError: {error}")
@@ -172,7 +172,8 @@ def _twice(text: str, failure: Failure) -> str:
         statement += f"\nif torch.cuda.is_available():\n    {WAIT_FOR_GPU}"
     raises = not failure.kind.is_numeric and failure.kind is not Kind.HANG
     eager = _uncompiled(before, last) if raises else None
-    handler = judged(header.telltale(failure)) if eager else judged(header.telltale(failure), SAID)
+    message = failure.message.removeprefix(f"{(failure.exception_type or '').rpartition('.')[2]}: ")
+    handler = judged(header.telltale(failure), "" if eager else SAID, message=message)
     if eager is None:
         eager = f'with torch.compiler.set_stance("force_eager"):\n{textwrap.indent(statement, "    ")}'
     elif failure.kind is Kind.COMPILE_ERROR:  # no error of eager's could be mistaken for it

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from minimizer.engine.program.arguments import Ref
+from minimizer.engine.program.arguments import Code, Ref
 from minimizer.engine.program.model import TAKEN_APART, Node, Program
 from minimizer.engine.user_script.slice import namespaces_of
 
@@ -19,7 +19,10 @@ Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."
 DEFAULT = ".default"
 """The suffix of the overload that a call without one resolves to."""
-CONDITIONAL = "torch.ops.higher_order.cond"
+HIGHER_ORDER = "torch.ops.higher_order."
+CONDITIONAL = f"{HIGHER_ORDER}cond"
+LOOPS = "torch._higher_order_ops."
+"""Where people import the loops from that have no name in torch."""
 FUNCTIONAL = "torch.nn.functional."
 BUILTINS = "torch._C._nn."
 WRAPPED = {
@@ -58,11 +61,38 @@ def is_public(program: Program) -> bool:
 def publish(program: Program, check: Check) -> Program:
     """Write as many nodes as possible under public names."""
     program = _named(program, check)
+    for node in program.nodes:
+        if (by_users := _loop(program, node)) is not None and check([by_users])[0]:
+            program = by_users
     called = _function(program.nodes[0]) if len(program.nodes) == 1 else None
     if called is None:
         return program
     by_function = replace(program, nodes=(called,))
     return by_function if check([by_function])[0] else program
+
+
+def _loop(program: Program, node: Node) -> Program | None:
+    """The program with a loop as people call it; None for other nodes, and for a loop that is handed further operands.
+
+    A scan over one tensor that carries one has the same two results under both names; more are nested there.
+    """
+    match node.target.removeprefix(HIGHER_ORDER), node.args:
+        case "while_loop", (condition, body, carried, [] | ()):
+            return _calling(program, replace(node, target=f"{LOOPS}while_loop", args=(condition, body, carried)))
+        case "scan", (Code(name), [carried], [scanned], [] | ()):
+            bodies = tuple(
+                replace(body, result=tuple(body.result))
+                if body.name == name and isinstance(body.result, list)
+                else body
+                for body in program.bodies
+            )
+            call = replace(node, target=f"{LOOPS}scan", args=(Code(name), carried, scanned))
+            return _calling(replace(program, bodies=bodies), call)
+    return None
+
+
+def _calling(program: Program, call: Node) -> Program:
+    return replace(program, nodes=tuple(call if node.name == call.name else node for node in program.nodes))
 
 
 def _named(program: Program, check: Check) -> Program:

@@ -896,7 +896,7 @@ def test_an_input_is_looked_at_after_the_call() -> None:
         ("KeyError: 'no'", "BackendCompilerFailed: backend='b' raised:\nKeyError: 'no'", "KeyError"),
         ("KeyError: 'no'", "BackendCompilerFailed: 'no'", "BackendCompilerFailed"),
         ("KeyError: a and b must have a size", "E: got KeyError('a and b must have a size')", "a and b must have a size"),
-        ("KeyError: a and b must have a size", "", "KeyError: a and b must have a size"),
+        ("KeyError: a and b must have a size", "", "a and b must have a size"),
         ("KeyError: f(*(FakeTensor(..., size=(2, 3)), FakeTensor(..., size=(4, 5))))", "", "KeyError"),
         ("E: <built-in function add> abcdefghijklmnopqrst <x> is no function", "", "is no function"),
     ],

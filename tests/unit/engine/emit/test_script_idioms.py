@@ -85,13 +85,13 @@ ALONE = (Kind.CRASH, Kind.HANG, Kind.MISSING_ERROR)
 """Kinds whose repro is written in one way only, or not at this level."""
 
 
-def repros(kind: Kind, *, crash: int | None = None, text: str = SCRIPT, error: str = "TypeError") -> list[Repro]:
-    failure = Failure(
-        kind=kind,
-        stage=Stage.DYNAMO,
-        exception_type=error,
-        message="TypeError: unsupported operand type(s)",
-    )
+RAISED = "TypeError: unsupported operand type(s)"
+
+
+def repros(
+    kind: Kind, *, crash: int | None = None, text: str = SCRIPT, error: str = "TypeError", message: str = RAISED
+) -> list[Repro]:
+    failure = Failure(kind=kind, stage=Stage.DYNAMO, exception_type=error, message=message)
     culprits = [Culprit(what="register_hook")]
     environment = {"torch": "2.13.0", "device": "cpu"}
     return list(emit_script(text, failure, culprits, environment=environment, crash=crash))
@@ -362,3 +362,9 @@ def test_an_assertion_within_the_compiler_is_none_of_the_repros_own(type_: str, 
     error = ExceptionInfo(type=type_, message=message, root_type=type_, root_message=message)
     assert has_ended_itself(error) is ended
     assert has_ended_itself(None) is False
+
+
+def test_a_handler_looks_for_the_words_of_an_error_in_the_error_itself() -> None:
+    source = repros(Kind.RUNTIME_ERROR, message="TypeError: this buffer was donated")[0].source
+    assert '"this buffer was donated" in str(error)' in source
+    assert "message =" not in source

@@ -13,7 +13,7 @@ from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def inner(problem: ProgramProblem) -> None:
-    """Bypass the nodes of bodies, and leave out operands that no body reads.
+    """Bypass the nodes of bodies, and leave out operands that the failure does not need.
 
     Invariant: when nothing changes, no single node of a body could be bypassed, and no operand left out.
     """
@@ -62,8 +62,11 @@ def _operands(node: Node) -> _Operands | None:
 
 
 def _without_free(program: Program, node: Node, given: _Operands, at: int) -> Program | None:
-    """The program without an operand that its bodies do not read."""
-    bodies = [_without_parameter(body, given.before + at) for body in _named(program, given.bodies)]
+    """The program without an operand; a body that reads it reads its first parameter instead."""
+    bodies = [
+        _without_parameter(_leading(body, given.before + at), given.before + at)
+        for body in _named(program, given.bodies)
+    ]
     return _calling(program, _without_item(node, given.place, at), bodies)
 
 
@@ -92,6 +95,14 @@ def _without_item(node: Node, place: int, at: int) -> Node:
     items = node.args[place]
     fewer = type(items)(item for index, item in enumerate(items) if index != at)
     return replace(node, args=(*node.args[:place], fewer, *node.args[place + 1 :]))
+
+
+def _leading(body: Body, at: int) -> Body:
+    """The body reading its first parameter in the place of the one at this index."""
+    if not 0 < at < len(body.parameters):
+        return body
+    lead = substitution({body.parameters[at]: Ref(body.parameters[0])})
+    return replace(body, nodes=tuple(node.mapped(lead) for node in body.nodes), result=map_leaves(body.result, lead))
 
 
 def _without_parameter(body: Body, at: int) -> Body | None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from minimizer.engine.program.arguments import Arg, Ref
-from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.program.arguments import Arg, Code, Ref
+from minimizer.engine.program.model import Body, Input, Node, Program
 from minimizer.engine.reduce.graph.public_names import is_public, publish
 
 PROGRAM = Program(
@@ -118,3 +118,35 @@ def test_one_call_that_is_all_becomes_a_function_of_torch(target: str, args: tup
     assert publish(program, lambda programs: [False] * len(programs)) == program
     beside = replace(program, nodes=(*program.nodes, Node("b", target, args)))
     assert publish(beside, fails) == beside
+
+
+STEP = Body("step", ("h", "row"), (Node("next", "torch.mul", (Ref("h"), Ref("row"))),), [Ref("next"), Ref("next")])
+SCAN = Program(
+    inputs=(Input("x", code="torch.ones(2)"), Input("y", code="torch.ones(3, 2)")),
+    nodes=(Node("s", "torch.ops.higher_order.scan", (Code("step"), [Ref("x")], [Ref("y")], [])),),
+    outputs=("s",),
+    bodies=(STEP,),
+)
+
+
+def test_a_scan_of_one_tensor_is_called_as_people_call_it() -> None:
+    (called,) = publish(SCAN, lambda programs: [True] * len(programs)).nodes
+
+    assert (called.target, called.args) == ("torch._higher_order_ops.scan", (Code("step"), Ref("x"), Ref("y")))
+
+
+def test_a_scan_whose_results_are_nested_under_its_public_name_keeps_the_operator() -> None:
+    carrying_two = (Code("step"), [Ref("x"), Ref("x")], [Ref("y")], [])
+    further_operand = (Code("step"), [Ref("x")], [Ref("y")], [Ref("x")])
+    for args in (carrying_two, further_operand):
+        program = replace(SCAN, nodes=(replace(SCAN.nodes[0], args=args),))
+        assert publish(program, lambda programs: [True] * len(programs)) == program
+
+
+def test_a_while_loop_is_called_without_the_operands_that_it_has_not() -> None:
+    loop = Node("w", "torch.ops.higher_order.while_loop", (Code("less"), Code("step"), (Ref("x"),), ()))
+
+    (called,) = publish(replace(SCAN, nodes=(loop,)), lambda programs: [True] * len(programs)).nodes
+
+    assert called.target == "torch._higher_order_ops.while_loop"
+    assert called.args == (Code("less"), Code("step"), (Ref("x"),))
