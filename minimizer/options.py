@@ -77,6 +77,15 @@ class Options(BaseModel):
         description="Processes of the script, started as torchrun would. A run watches one rank, and the runs of a healthy script take turns.",
     )
 
+    ready: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00\n]*$")] | None = Field(
+        None,
+        description="For a script that serves until it is ended: the TCP port at which it listens, or text that it prints, once it is ready. It is ended when the command of drive has, or at once without one.",
+    )
+    drive: Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")] | None = Field(
+        None,
+        description="Shell command that is run in the script's sandbox and folder when the script is ready, such as one that sends it requests; that it ends well is a check of the script.",
+    )
+
     @property
     def expected_finding(self) -> Kind | None:
         """The kind of finding that is to be reduced as if it were a failure; None where a failure is looked for."""
@@ -87,6 +96,11 @@ class Options(BaseModel):
     def compares_values(self) -> bool:
         """Whether wrong values are among the failures to look for."""
         return self.expect in ("auto", "accuracy")
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the script runs as one process that needs nobody else, as a repro does: smaller texts of it can be tried."""
+        return self.nproc == 1 and self.ready is None
 
     @property
     def needs(self) -> tuple[str | None, str | None]:
@@ -136,7 +150,17 @@ def parse_options(raw: dict[str, object], *, strict: bool = False) -> Options:
     except ValidationError as error:
         faults = error.errors()
         raise InvalidOption("; ".join(map(_explain, faults)), *(str(fault["loc"][0]) for fault in faults)) from None
-    # Not a rule of the model: jobs that are stored must stay readable.
+    # Not rules of the model: jobs that are stored must stay readable.
+    if options.drive is not None and options.ready is None:
+        raise InvalidOption(
+            "option 'drive': say by 'ready' when the script can be driven: the port at which it listens, or what it prints",
+            "ready",
+            "drive",
+        )
+    if options.ready is not None and options.nproc > 1:
+        raise InvalidOption(
+            "option 'ready': a script of several processes cannot be driven; leave 'nproc' out", "ready", "nproc"
+        )
     if any("\0" in arg for arg in options.args):
         raise InvalidOption("option 'args': no program can be given an argument with a NUL character in it", "args")
     return options

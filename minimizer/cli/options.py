@@ -29,6 +29,8 @@ METAVARS = {
     "hang_after": "SECONDS",
     "env": "NAME",
     "nproc": "N",
+    "ready": "PORT|TEXT",
+    "drive": "COMMAND",
 }
 
 

@@ -22,7 +22,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.gpu_memory import devices_of, freed
 from minimizer.engine.child.headers import Headers
-from minimizer.engine.child.prepare import granted, open_place
+from minimizer.engine.child.prepare import granted, open_place, plan_of
 from minimizer.engine.child.requirements import require_modules
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.child.warden import Warden
@@ -111,6 +111,7 @@ def prepared(job: Job, disk: Scratch) -> Iterator[tuple[Job, Place]]:
             memory_bytes=settings.trial_memory_bytes,
             environment=granted(job.options, settings, note),
             is_local=job.is_local,
+            plan=plan_of(job.options),
         )
         job.journal.redact = place.redacted
         require_modules(job.script.resolve(), place, job.binds, watch=job.journal.watch, on_note=note)
@@ -145,7 +146,7 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
         place = replace(place, headers=headers)
         beside.submit(_with_headers, place, journal.watch)
         timeout = max(min(EXACT_SECONDS, EXACT_MOST * options.budget), EXACT_SHARE * options.budget)
-        trials = job.settings.trial_jobs
+        trials = 1 if place.plan else job.settings.trial_jobs  # two that serve would want one port
         between = BetweenGraphs(executor, job.script.resolve(), options.args, journal, jobs=trials, timeout=timeout)
         surveys = Surveys(
             executor,

@@ -99,10 +99,10 @@ class Routes:
         stale = self.calls.stale
         if stale is not None and stale.cache is not None and isinstance(found, Case):
             # Runs of a smaller script have no caches: none would fail.
-            return self._with_caches(found, stale, stale.cache) if self._is_one_process else stale
+            return self._with_caches(found, stale, stale.cache) if self._stands_alone else stale
         if isinstance(end, Draft) or end.status is Status.HEALTHY or end.reason is Reason.NONDETERMINISTIC:
             return end
-        if not self._is_one_process:
+        if not self._stands_alone:
             return end
         made = None
         kind = found.signature.kind if isinstance(found, Case) else end.kind
@@ -121,9 +121,8 @@ class Routes:
         return stale
 
     @property
-    def _is_one_process(self) -> bool:
-        """Whether the script runs in one process, as a repro does."""
-        return self.parts.job.options.nproc == 1
+    def _stands_alone(self) -> bool:
+        return self.parts.job.options.stands_alone
 
     def as_it_runs_plainly(self, end: Settled, plain: PlainRuns) -> Draft | Settled:
         """The repro of a failure that plain runs of the script showed; else the verdict.
@@ -131,7 +130,7 @@ class Routes:
         The warm child is asked first: at the script level it makes no setting for the sake of comparing, and its answers cost a tenth.
         """
         is_shown = end.reason is Reason.UNEXPLAINED and end.kind not in (None, Kind.HANG, Kind.MISSING_ERROR)
-        if not (is_shown and self._is_one_process):
+        if not (is_shown and self._stands_alone):
             return end
         judges = {
             "the script at the Python level": Rerun(self.parts.executor, self.parts.job.script),
@@ -174,7 +173,7 @@ class Routes:
         oracle = FindingOracle(self.parts.executor, job.script, kind, cause)
         level = FindingLevel(job.script, job.options.args, self.journal, oracle, jobs=job.settings.trial_jobs)
         level.announce()
-        return self._tried("the script, by its finding", level.draft) if self._is_one_process else None
+        return self._tried("the script, by its finding", level.draft) if self._stands_alone else None
 
     def by_outer(self, otherwise: Settled) -> Draft | None:
         """The repro of the script's calls of torch around its graphs; None where these do not show the failure in clean processes too."""
@@ -191,7 +190,7 @@ class Routes:
 
     def by_reading(self, found: ScriptCase) -> Draft | Settled:
         """The repro of a call that writes over a result, or gives a zero another sign, which the script reads; else the verdict by what it reads."""
-        if not self._is_one_process:
+        if not self._stands_alone:
             return unasked(found)
         level, seen = self._level(PartingLevel), Compared(why="there was no time to see")
         with until_over():
@@ -247,11 +246,11 @@ class Routes:
             verdicts.append(end)
             if end.reason is not Reason.NOT_VERIFIED or case.graph is None or case.otherwise is not None:
                 break
-            if not passed_by and self._is_one_process and case.signature.kind in VALUES:
+            if not passed_by and self._stands_alone and case.signature.kind in VALUES:
                 made = self._tried(SIDE_BY_SIDE, partial(self.by_parting, case))
                 if made is not None:
                     return made
-            if call > 1 and self._is_one_process and case.signature.kind in (Kind.WRONG_OUTPUT, Kind.RUNTIME_ERROR):
+            if call > 1 and self._stands_alone and case.signature.kind in (Kind.WRONG_OUTPUT, Kind.RUNTIME_ERROR):
                 made = self._tried(
                     f"{name}, with the calls that led to its call {call}", partial(self.calls.by_sequence, case)
                 )

@@ -74,7 +74,7 @@ class Unpublic:
         kind = known.announced.kind
         with clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
             same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=kind)
-            script = routes.by_script(same) if routes.parts.job.options.nproc == 1 else None
+            script = routes.by_script(same) if routes.parts.job.options.stands_alone else None
         reduction = routes.journal.fault.reduction
         is_better = script and script.repro.kind is kind and script.repro.lines <= self.draft.repro.lines
         if not (script and is_better and reduction and known.reduction):
@@ -118,8 +118,9 @@ class Between:
         None, and nothing in the report, where that is so and a check of the script's own shows the fault as well.
         """
         between, journal, before = routes.parts.between, routes.journal, routes.journal.fault
+        stands_alone = routes.parts.job.options.stands_alone
         try:
-            draft = between.draft(self.difference)
+            draft = between.draft(self.difference, reduces=stands_alone)
         except ChildFailed as error:
             journal.log(f"between graphs: {error}")
             draft = None
@@ -129,8 +130,12 @@ class Between:
             journal.fault = before
             return None
         routes.parts.follow_up.work_around(partial(between.workaround, self.difference))
-        how = "No repro was made: what differs cannot be asserted at the end of a smaller script."
-        return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"{journal.fault.announced.message} {how}")
+        why = "what differs cannot be asserted at the end of a smaller script"
+        if not stands_alone:
+            why = "the script differs between its graphs while it is driven from outside, and no repro is"
+        return Settled(
+            Status.PARTIAL, Reason.NOT_VERIFIED, f"{journal.fault.announced.message} No repro was made: {why}."
+        )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Modules, tests, notebooks and folders of scripts as whole jobs of the command line."""
+"""Modules, tests, notebooks, servers and folders of scripts as whole jobs of the command line."""
 
 from __future__ import annotations
 
@@ -56,6 +56,39 @@ SCRIPT = f"""
 import torch
 {BUG}
 torch.compile(lambda x: {{body}})(torch.ones(4, 8))
+"""
+
+SERVER = f"""
+import http.server
+import json
+
+import torch
+{BUG}
+from package.model import Net
+
+torch.manual_seed(0)
+score = torch.compile(Net(8))
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        rows = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with torch.inference_mode():
+            answer = json.dumps(score(torch.tensor(rows)).tolist()).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(answer)
+
+
+http.server.ThreadingHTTPServer(("127.0.0.1", 8123), Handler).serve_forever()
+"""
+CLIENT = """
+import json
+import urllib.request
+
+for row in range(4):
+    rows = json.dumps([[float(row + column) for column in range(8)]]).encode()
+    json.load(urllib.request.urlopen("http://127.0.0.1:8123", rows))
 """
 
 
@@ -126,6 +159,23 @@ def test_a_notebook_is_reduced_with_the_modules_beside_it(home: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert is_relu_of_the_model(report_of(home / "out"))
     assert "pass  # %matplotlib inline" in (home / "out" / "train-notebook.py").read_text()
+
+
+def test_a_server_is_reduced_by_the_requests_that_it_gets(home: Path) -> None:
+    (home / "server.py").write_text(SERVER)
+    (home / "client.py").write_text(CLIENT)
+    done = command(home, "--out", "out", "--ready", "8123", "--drive", f"{sys.executable} client.py", "server.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert is_relu_of_the_model(report_of(home / "out"))
+
+
+def test_a_server_that_answers_as_in_eager_is_healthy(home: Path) -> None:
+    (home / "server.py").write_text(SERVER.replace(BUG, ""))
+    (home / "client.py").write_text(CLIENT)
+    done = command(home, "--out", "out", "--ready", "8123", "--drive", f"{sys.executable} client.py", "server.py")
+    assert done.returncode == 3, done.stdout + done.stderr
+    checked = report_of(home / "out")["checked"]
+    assert checked["calls"] == checked["calls_made"] == 4
 
 
 def test_scripts_with_one_fault_are_one_group_and_run_once(tmp_path: Path) -> None:

@@ -17,6 +17,22 @@ def test_an_argument_that_no_program_can_be_given_is_refused() -> None:
     assert Options.model_validate(stored).args == ["a\0b"], "a job that is stored stays readable"
 
 
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [({"drive": "python client.py"}, ("ready", "drive")), ({"ready": "8000", "nproc": 2}, ("ready", "nproc"))],
+)
+def test_a_script_that_cannot_be_driven_as_asked_is_refused(given: dict[str, object], names: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        parse_options(given)
+    assert refused.value.names == names
+
+
+def test_only_a_script_that_needs_nobody_else_stands_alone() -> None:
+    assert parse_options({}).stands_alone
+    assert not parse_options({"ready": "8000", "drive": "python client.py"}).stands_alone
+    assert not parse_options({"nproc": 2}).stands_alone
+
+
 @pytest.mark.parametrize("name", ["A\0", "A\n", "A=B", "1A", ""])
 def test_what_is_no_name_of_a_variable_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match="'env"):

@@ -61,6 +61,14 @@ def fields(settings: Settings) -> list[Field]:
         Field("steps", "Compiled calls", "number", "Left empty: eight of every graph."),
         Field("hang_after", "Hang after", "number", "Left empty: 60, or 20 times what eager takes."),
         Field("nproc", "Processes", "number", "More than one: as torchrun starts them."),
+        Field("ready", "Ready when", "text", "Of a server: its port, or text that it prints.", placeholder="8000"),
+        Field(
+            "drive",
+            "Drive by",
+            "text",
+            "A command that sends it requests, then it is ended.",
+            placeholder="python client.py",
+        ),
         Field("diagnosis", "Diagnosis", "checkbox"),
         Field("witness", "PyTorch's minifier", "checkbox"),
     ]

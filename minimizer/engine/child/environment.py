@@ -23,6 +23,9 @@ NAMES_PASSED = (
     "MKL_NUM_THREADS",
 )
 """Variables of our own environment that a child may see."""
+READY, DRIVE = "MINIMIZER_READY", "MINIMIZER_DRIVE"
+"""Variables by which a script that serves is driven and ended; `DRIVER` follows them."""
+DRIVER = Path(__file__).parents[2] / "inside" / "driven.py"
 SHARED_FOLDERS = ("/tmp", "/dev/shm")
 """Folders of a sandbox that are empty when it starts, and that all its processes may write to."""
 SECRET_LENGTH = 4
@@ -45,6 +48,8 @@ class Place:
     """Those of ``read`` that are editable installs of the interpreter: a clean process imports them like all others of its packages."""
     is_local: bool = False
     """Whether who has sent the script owns this machine too, and may be told what lies on it."""
+    plan: dict[str, str] = field(default_factory=dict)
+    """`READY` and `DRIVE` of a script that serves; empty for one that ends by itself."""
     headers: Headers = NO_HEADERS
     """Those of the interpreter's torch, once that is known."""
     gate: Gate = field(default_factory=Gate, compare=False)
@@ -115,13 +120,19 @@ class Place:
             "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
             "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
             **self.env,
+            **self.plan,
         }
 
     def plain_environment(self, home: Path) -> dict[str, str]:
         """The environment of a plain run: without any setting of ours that could change what the script does."""
         passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
         own = {"HOME": str(home), "TMPDIR": str(home), "USER": USER, "LOGNAME": USER}
-        return {"PATH": os.defpath, **passed, **own, **self.env}
+        return {"PATH": os.defpath, **passed, **own, **self.env, **self.plan}
+
+    @property
+    def driver(self) -> list[Path]:
+        """The file before the script in the command of a run without hooks, where the script is driven."""
+        return [DRIVER] if self.plan else []
 
     def redacted(self, text: str) -> str:
         """The text without the values of variables that the user passed to the script, in any quoting.

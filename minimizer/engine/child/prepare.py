@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from minimizer.engine.child.environment import Place
+from minimizer.engine.child.environment import DRIVE, READY, Place
 from minimizer.engine.child.headers import kept_in
 from minimizer.options import Options
 from minimizer.sandbox import Sandbox, editable_paths, real_interpreter, runtime_paths
@@ -30,10 +30,12 @@ def open_place(
     memory_bytes: int,
     environment: dict[str, str],
     is_local: bool = False,
+    plan: dict[str, str] | None = None,
 ) -> Place:
     """Create the place for a script: its folder is readable, and runs work in throw-away copies of it.
 
     ``is_local``: whether who has sent it owns this machine too: it sees the editable installs of its interpreter then.
+    ``plan``: how it is driven, as of `plan_of`.
 
     Raises:
         MissingTool: the interpreter does not run.
@@ -50,6 +52,7 @@ def open_place(
         packages=packages,
         is_local=is_local,
         env=environment,
+        plan=plan or {},
         network=network,
         memory_bytes=memory_bytes,
     )
@@ -68,6 +71,13 @@ def _lay_over(home: Path, work: Path) -> None:
             shutil.copyfile(entry, work / entry.name)
         else:
             (work / entry.name).symlink_to(entry)
+
+
+def plan_of(options: Options) -> dict[str, str]:
+    """The variables by which a script that serves is driven; none for one that ends by itself."""
+    if options.ready is None:
+        return {}
+    return {READY: options.ready} | ({DRIVE: options.drive} if options.drive is not None else {})
 
 
 def granted(options: Options, settings: Settings, on_note: Callable[[str], None]) -> dict[str, str]:

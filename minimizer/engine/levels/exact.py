@@ -81,8 +81,8 @@ class BetweenGraphs(TextLevel):
         self._text = unchecked
         return replace(without, failed_check=answer.failed_check)
 
-    def draft(self, found: Found) -> Draft | None:
-        """Reduce the script and write its repro; None where what is left cannot be asserted.
+    def draft(self, found: Found, *, reduces: bool = True) -> Draft | None:
+        """Reduce the script and write its repro; None where what is left cannot be asserted, or ``reduces`` is false.
 
         The report speaks of the failure from the beginning: it is confirmed, however this ends.
 
@@ -93,6 +93,8 @@ class BetweenGraphs(TextLevel):
         self._announce(found)
         mechanism = mechanism_of(found, self._runs, self._text)
         self._explain(found, mechanism)
+        if not reduces:
+            return None
         oracle = ExactOracle(self._executor, self._script, found, mechanism, slowest=self._runs.slowest)
         lines, kind = len(self._text.splitlines()), words.kind_of(found.difference)
         reduced = self._reduced(Source.parse(self._text), oracle.check, kind, lines=lines, draws=found.draws)

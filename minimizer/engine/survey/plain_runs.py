@@ -113,7 +113,7 @@ class PlainRuns:
         self._left, self._watch = left, watch
         self._started = time.monotonic()
         self._closed = threading.Event()
-        self._pool = ThreadPoolExecutor(2)
+        self._pool = ThreadPoolExecutor(1 if place.plan else 2)  # two that serve may want one port
         self._first: tuple[Future[End], Future[End]] | None = None
         self._slowest = 0.0
         """Seconds of the slowest run of the script."""
@@ -188,7 +188,7 @@ class PlainRuns:
             work, home = self.place.lay_out(folder / "work"), folder / "home"
             home.mkdir()
             self.place.headers.lay(home)
-            launcher = launcher_of(way, folder, text)
+            launcher = [*self.place.driver, *launcher_of(way, folder, text)]
             gate = self.place.gate.alone if self.one_by_one else self.place.gate.beside
             with gate(self._until_closed):
                 ran = run_clean(

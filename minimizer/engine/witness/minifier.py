@@ -94,7 +94,7 @@ def hear(
         nproc: the number of ranks.
     """
     launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={nproc}"] if nproc > 1 else []
-    command = [str(real_interpreter(place.python)), *launcher, str(script), *args]
+    command = [str(real_interpreter(place.python)), *launcher, *map(str, place.driver), str(script), *args]
     level = 4 if kind.is_numeric else 2
     with ThreadPoolExecutor(max(1, min(parallel, len(AFTER)))) as pool:
         return list(pool.map(lambda after: _hear(place, command, after, level, seconds, watch, message), AFTER))
@@ -125,7 +125,7 @@ def _hear(
         place.sandbox,
         work=work,
         output=output,
-        read=place.read,
+        read=[*place.read, *place.driver],
         write=[folder],
         environment=environment,
         limit=limit,

@@ -20,6 +20,7 @@ import torch
 import torch._dynamo.utils
 import torch._inductor.config
 
+from .. import driven
 from ..backend import backend
 from ..compiler import caches, subsystems
 from ..compiler.operators import PlacedOperators, TorchCalls, unusual
@@ -102,7 +103,7 @@ def run_script(path: str, args: Sequence[str], text: str | None, on_start: Calla
     """Execute a script in this process as ``python path args`` would; ``text`` replaces the file's content.
 
     A script that asks for our own backend gets inductor, so that no check runs inside a check. As at interpreter exit, non-daemon
-    threads are joined.
+    threads are joined. A script that serves is driven and ended as the environment says (see `driven`).
 
     Raises:
         BaseException: whatever the script raises; a SystemExit after failed unit tests has the first failure as its cause.
@@ -120,7 +121,8 @@ def run_script(path: str, args: Sequence[str], text: str | None, on_start: Calla
     sys.modules["__main__"] = module
     sys.argv = [path, *args]
     sys.path.insert(0, os.path.dirname(path))
-    with _failed_tests() as failed:
+    with _failed_tests() as failed, contextlib.ExitStack() as plan:
+        plan.callback(driven.begin())
         on_start()
         try:
             exec(code, module.__dict__)
