@@ -146,7 +146,7 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
         place = replace(place, headers=headers)
         beside.submit(_with_headers, place, journal.watch)
         timeout = max(min(EXACT_SECONDS, EXACT_MOST * options.budget), EXACT_SHARE * options.budget)
-        trials = 1 if place.plan else job.settings.trial_jobs  # two that serve would want one port
+        trials = job.settings.trial_jobs
         between = BetweenGraphs(executor, job.script.resolve(), options.args, journal, jobs=trials, timeout=timeout)
         surveys = Surveys(
             executor,

@@ -80,7 +80,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
 
-http.server.ThreadingHTTPServer(("127.0.0.1", 8123), Handler).serve_forever()
+http.server.HTTPServer(("127.0.0.1", 8123), Handler).serve_forever()
 """
 CLIENT = """
 import json
@@ -176,6 +176,7 @@ def test_a_server_that_answers_as_in_eager_is_healthy(home: Path) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     checked = report_of(home / "out")["checked"]
     assert checked["calls"] == checked["calls_made"] == 4
+    assert checked["between"]["compared"], "also what the script sees of itself, run by run at one port"
 
 
 def test_scripts_with_one_fault_are_one_group_and_run_once(tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ class Executor:
                 return self._trial(request, timeout, watchdog, is_last=True)
 
         def trial(request: Request) -> list[Outcome]:
-            outcomes = once(request, self.place.gate.beside)
+            # Two scripts that serve would want one port.
+            is_driven = bool(self.place.plan) and isinstance(request, RUNS_OF_SCRIPTS)
+            outcomes = once(request, self.place.gate.alone if is_driven else self.place.gate.beside)
             if not any(outcome.rule.again is Again.ALONE for outcome in outcomes):
                 return outcomes
             outcomes = once(request, self.place.gate.alone)

@@ -1,4 +1,4 @@
-"""A gate for runs on the GPU: any number in parallel, or one alone, to repeat a run that was short of GPU memory."""
+"""A gate for runs on one machine: any number in parallel, or one alone that was short of GPU memory, or wants a port for itself."""
 
 from __future__ import annotations
 
