@@ -24,12 +24,12 @@ from minimizer.engine.budget.patience import CHILD_END_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.survey import Survey
+from minimizer.engine.child.trouble import Fault
 from minimizer.engine.child.watchdog import Action
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
-from minimizer.engine.trouble import Fault
 from minimizer.errors import Cancelled, ChildFailed, WorkerTrouble
 from minimizer.inside.questions import GivenInput, ObserveRequest, SurveyRequest, TrialRequest
 from minimizer.vocabulary import Kind

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from minimizer.engine.child.trouble import Death, Rule, rule_for
 from minimizer.engine.child.untrusted import tail
-from minimizer.engine.trouble import Death, Rule, rule_for
 from minimizer.sandbox import Sandbox
 
 OUTPUT_BYTES = 256 << 10

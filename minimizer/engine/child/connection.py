@@ -21,10 +21,10 @@ from minimizer.engine.child import protocol, wire
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.protocol import Phase, Ready, Stacks
+from minimizer.engine.child.trouble import KILLED, Death, Fault, rule_for
 from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import CROWDED, Action, Watchdog, crowding
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
-from minimizer.engine.trouble import KILLED, Death, Fault, rule_for
 from minimizer.errors import Cancelled, ChildFailed, Unanswered, WorkerTrouble
 from minimizer.inside.questions import Question, Request
 

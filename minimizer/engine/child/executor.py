@@ -22,8 +22,8 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.protocol import End, Finished, Held, Phase, Ready
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
+from minimizer.engine.child.trouble import Again, Death, rule_for
 from minimizer.engine.child.watchdog import Watchdog, crowding
-from minimizer.engine.trouble import Again, Death, rule_for
 from minimizer.errors import ChildFailed, WorkerTrouble
 from minimizer.inside.questions import (
     ExactRequest,

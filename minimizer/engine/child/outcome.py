@@ -13,7 +13,7 @@ from minimizer.engine.child.compilations import Break, Recompile
 from minimizer.engine.child.curves import Curve, Examined, SignedError
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.traced import Sides, Traced
-from minimizer.engine.trouble import Death, Fault, Rule, is_starved_compiler, rule_for
+from minimizer.engine.child.trouble import Death, Fault, Rule, is_starved_compiler, rule_for
 from minimizer.vocabulary import Kind
 
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")

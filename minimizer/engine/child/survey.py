@@ -9,11 +9,11 @@ from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.connection import Connection, Task
 from minimizer.engine.child.protocol import End, Finished, Held, MadeCall, Phase
 from minimizer.engine.child.sent_program import parse_program
+from minimizer.engine.child.trouble import Death, Rule, rule_for
 from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.child.wire import Message
 from minimizer.engine.program.model import Program
-from minimizer.engine.trouble import Death, Rule, rule_for
 from minimizer.errors import ChildFailed
 from minimizer.inside.questions import CallsQuestion, ForgetQuestion, GoldenQuestion, LiteralQuestion, ProgramQuestion
 

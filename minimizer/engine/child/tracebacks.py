@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minimizer.engine.child.outcome import ExceptionInfo
-from minimizer.engine.trouble import GPU_FULL, OUT_OF_MEMORY
+from minimizer.engine.child.trouble import GPU_FULL, OUT_OF_MEMORY
 
 RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """The prefix that torch gives to the lines of a rank."""

@@ -19,12 +19,12 @@ from minimizer.engine.budget.patience import ESTIMATE_SECONDS, MEASURE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.survey import Survey
+from minimizer.engine.child.trouble import Again
 from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.oracle.signature import Signature, is_inside, signature_of
 from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Program
-from minimizer.engine.trouble import Again
 from minimizer.inside.questions import GivenInput, ObserveRequest, TrialRequest
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import UNJUDGED, Kind

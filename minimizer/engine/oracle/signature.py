@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from minimizer.engine.child import stacks
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome, Verdict
-from minimizer.engine.trouble import CONTEXT_LOST, KILLED
+from minimizer.engine.child.trouble import CONTEXT_LOST, KILLED
 from minimizer.report.model import AlsoSeen, each_once
 from minimizer.vocabulary import Kind
 

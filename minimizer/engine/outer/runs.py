@@ -10,6 +10,7 @@ from minimizer.engine.budget.patience import NOTED_SHARE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Parting, Sides
+from minimizer.engine.child.trouble import Fault
 from minimizer.engine.outer.program import BACKWARD, OuterProgram, parse
 from minimizer.engine.outer.slices import direct_needs, read_later, watched
 from minimizer.engine.outer.write import (
@@ -21,7 +22,6 @@ from minimizer.engine.outer.write import (
     used_graphs,
 )
 from minimizer.engine.survey.prelude import with_prelude
-from minimizer.engine.trouble import Fault
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.inside.questions import SidesRequest, Step, TraceRequest
 

@@ -13,10 +13,10 @@ from typing import Any
 from minimizer.engine.child import protocol
 from minimizer.engine.child.outcome import ExceptionInfo, Verdict
 from minimizer.engine.child.survey import Survey
+from minimizer.engine.child.trouble import OUT_OF_MEMORY
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.oracle.signature import Signature, exception_signature, verdict_signature
 from minimizer.engine.program.model import Program
-from minimizer.engine.trouble import OUT_OF_MEMORY
 from minimizer.inside.questions import HoldPlace
 from minimizer.report.excused import Excused
 from minimizer.vocabulary import Kind, Reason, Stage, Status

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from minimizer.engine.child.trouble import signal_of
 from minimizer.engine.survey.cases import Settled, is_own_check
 from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.engine.survey.plain_runs import End, PlainRuns, is_of_compiler
 from minimizer.engine.survey.verdicts import denied, disputed
 from minimizer.engine.survey.ways import COMPILED, FORCED, SETTINGS
-from minimizer.engine.trouble import signal_of
 from minimizer.report.excused import Excused, excused
 from minimizer.vocabulary import Kind, Reason, Status
 

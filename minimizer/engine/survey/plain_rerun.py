@@ -11,10 +11,10 @@ from pathlib import Path
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.engine.child.trouble import signal_of
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.plain_runs import End, PlainRuns, is_of_compiler
 from minimizer.engine.survey.ways import COMPILED, DISABLED, Way
-from minimizer.engine.trouble import signal_of
 from minimizer.inside.questions import ScriptRequest
 
 UNDER = """import torch; entry = torch.compile

@@ -21,11 +21,11 @@ from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.tracebacks import Traceback, last_traceback
+from minimizer.engine.child.trouble import DIED, Death, Fault, rule_for, signal_of
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.oracle.signature import exception_signature
 from minimizer.engine.survey.cases import is_out_of_memory, line_of, signal_name
 from minimizer.engine.survey.ways import COMPILED, DISABLED, Way, launcher_of
-from minimizer.engine.trouble import DIED, Death, Fault, rule_for, signal_of
 from minimizer.errors import Cancelled, ChildFailed
 from minimizer.report.examined import Attempt
 from minimizer.sandbox import real_interpreter

@@ -33,6 +33,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.rank_stacks import RankState
 from minimizer.engine.child.survey import Survey
+from minimizer.engine.child.trouble import Again
 from minimizer.engine.child.watchdog import CROWDED, Limits, Silence, Watchdog, crowding
 from minimizer.engine.oracle.signature import crash_signature
 from minimizer.engine.survey.cases import (
@@ -47,7 +48,6 @@ from minimizer.engine.survey.cases import (
 from minimizer.engine.survey.coverage import Extent
 from minimizer.engine.survey.early_end import doing, larger
 from minimizer.engine.survey.rank_plans import RankPlans
-from minimizer.engine.trouble import Again
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.inside.questions import SurveyRequest, Switches, TrainingRequest
 from minimizer.report.excused import merged

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from minimizer.engine.child.trouble import KILLED, OWN_CODE_RAISED
 from minimizer.engine.survey import verdicts
 from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_out_of_memory, is_own_check, line_of
 from minimizer.engine.survey.dispute import Ground
@@ -17,7 +18,6 @@ from minimizer.engine.survey.observed import EndedRun, HeldRun, RaisedRun, Unend
 from minimizer.engine.survey.plain_pair import PlainPair
 from minimizer.engine.survey.rules import Rule, Rules, always, judge
 from minimizer.engine.survey.toolchain import lacks_compiler
-from minimizer.engine.trouble import KILLED, OWN_CODE_RAISED
 from minimizer.errors import GraphTooLarge
 from minimizer.vocabulary import Kind, Reason
 

@@ -12,9 +12,9 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.traced import Parting
+from minimizer.engine.child.trouble import KILLED, KILLED_EACH_TIME
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.survey.cases import Cache, ScriptCase, Settled, checked_of, line_of, message_of, signal_name
-from minimizer.engine.trouble import KILLED, KILLED_EACH_TIME
 from minimizer.errors import WorkerTrouble
 from minimizer.report.excused import Excused, excused
 from minimizer.report.words import LAYOUT_ONLY

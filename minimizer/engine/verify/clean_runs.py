@@ -18,10 +18,10 @@ from minimizer.engine.child import scratch_disk
 from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.headers import NO_HEADERS, Headers, clean_environment
+from minimizer.engine.child.trouble import GPU_IS_FULL, KILLED, KILLED_EACH_TIME
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Repro
 from minimizer.engine.reduce.python.entries import is_compiled
-from minimizer.engine.trouble import GPU_IS_FULL, KILLED, KILLED_EACH_TIME
 from minimizer.engine.verify.reserve import clean_run_timeout
 from minimizer.errors import WorkerTrouble
 from minimizer.report.model import Verification

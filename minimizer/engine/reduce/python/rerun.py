@@ -15,12 +15,12 @@ from pathlib import Path
 from minimizer.engine.budget.patience import LEAST_TIMEOUT, SILENCE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
+from minimizer.engine.child.trouble import Again, Fault
 from minimizer.engine.oracle.signature import ABSENT, Signature, exception_signature, is_inside, signature_of
 from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.reduce.python.seeds import holds, states
 from minimizer.engine.reduce.python.side_by_side import until_one_fails
 from minimizer.engine.reduce.python.source import Source
-from minimizer.engine.trouble import Again, Fault
 from minimizer.inside.questions import ScriptRequest, SettingsRequest, Switches
 from minimizer.vocabulary import Kind
 

@@ -13,6 +13,7 @@ from minimizer.engine.budget.patience import FIRST_TIMEOUT, LEAST_TIMEOUT, SILEN
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Difference, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.child.survey import Survey
+from minimizer.engine.child.trouble import Again
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import (
     Signature,
@@ -25,7 +26,6 @@ from minimizer.engine.oracle.signature import (
 )
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
-from minimizer.engine.trouble import Again
 from minimizer.inside.questions import GivenInput, TrialRequest
 from minimizer.vocabulary import Kind
 

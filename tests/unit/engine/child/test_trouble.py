@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.engine.trouble import (
+from minimizer.engine.child.trouble import (
     BROKEN,
     BUS_ERROR,
     BY_ITSELF,
