@@ -24,7 +24,7 @@ from ..values.rounding import (
     name_by_effect,
     sums,
     tensors,
-    written_operands,
+    updated_operands,
 )
 from .jumps import SameJumps
 
@@ -63,9 +63,13 @@ class Perturbation(TorchDispatchMode):
         name, loss, operands = name_by_effect(func, args, kwargs), 1.0, tensors(args)
         if name in SOFTMAXES and len(args) > 1:
             args = (self._moved_exponents(args[0], args[1]), *args[1:])
-        elif sums(name) and not list(written_operands(func, args, kwargs)):
+        elif sums(name):
             loss = _loss(chain_of(name, operands))
-            args = tuple(self._moved_term(arg, loss) if is_rounding(arg) else arg for arg in args)
+            # A copy would be updated in the place of the tensor itself.
+            kept = {id(operand) for operand in updated_operands(func, args, kwargs)}
+            args = tuple(
+                self._moved_term(arg, loss) if is_rounding(arg) and id(arg) not in kept else arg for arg in args
+            )
         result, drew = call_and_see_draws(func, args, kwargs)
         if self._jumps is not None:
             self._jumps.take(func, args, kwargs, result)

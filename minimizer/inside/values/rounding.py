@@ -80,6 +80,8 @@ NORMALIZATIONS = frozenset(
     ]
 )
 """Operators that return the normalized tensor, the means and the reciprocal standard deviations."""
+RUNNING_STATISTICS = frozenset(["running_mean", "running_var"])
+"""Parameters of normalizations in the schemas of operators."""
 SOFTMAXES = frozenset(["logsumexp", "_softmax", "_log_softmax", "_safe_softmax"])
 """Operators on exponents and a dimension, or several."""
 _NOT_LINEAR = SOFTMAXES | frozenset(
@@ -218,6 +220,14 @@ def written_operands(func: Any, args: Any, kwargs: Any) -> Iterator[Tensor]:
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[position] if position < len(args) else kwargs.get(argument.name)
             yield from tensors(value)
+
+
+def updated_operands(func: Any, args: Any, kwargs: Any) -> Iterator[Tensor]:
+    """The operands that an operator writes to: `written_operands`, and running statistics, which batch norms update without declaring it."""
+    yield from written_operands(func, args, kwargs)
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.name in RUNNING_STATISTICS:
+            yield from tensors(args[position] if position < len(args) else kwargs.get(argument.name))
 
 
 def tensors(values: Any) -> list[Tensor]:

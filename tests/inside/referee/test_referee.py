@@ -930,6 +930,29 @@ def test_means_of_groups_are_redrawn(shape: tuple[int, ...], layout: torch.memor
     assert 0 < float((moved - expected).abs().max()) < 1e-2
 
 
+def test_running_means_that_terms_cancel_to_are_rounding() -> None:
+    """Normalized values have a mean of zero, and so has every linear map of them: what a running mean has of that is rounding alone."""
+    normalized, mix = F.batch_norm(torch.randn(256, 8), None, None, training=True), torch.randn(8, 16)
+
+    def update(x: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(x @ mix, mean, variance, training=True)
+
+    def other_order(x: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        return update(x.flip(0), mean, variance).flip(0)
+
+    def wrong(x: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        result = update(x, mean, variance)
+        mean += 1e-5
+        return result
+
+    statistics = [torch.zeros(16), torch.ones(16)]
+    with Perturbation(1):
+        update(normalized, *statistics)
+    assert float(statistics[0].abs().max()) > 0, "redrawn like every other result"
+    assert not judged(update, [normalized, torch.zeros(16), torch.ones(16)], other_order).fault
+    assert judged(update, [normalized, torch.zeros(16), torch.ones(16)], wrong).fault
+
+
 def test_roundings_are_redrawn_under_forward_mode_ad() -> None:
     def slope(x: torch.Tensor, direction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         value, tangent = torch.func.jvp(lambda x: torch.log1p(x.square()).sum(-1), (x,), (direction,))
