@@ -1,15 +1,16 @@
 """Programs with models of libraries, as people have them: nothing is wrong with them, and none may raise an alarm.
 
-    python benchmarks/systems.py                     # all programs of libraries/; hours on a small machine
-    python benchmarks/systems.py bert timm           # those whose names begin so
+    python benchmarks/systems.py                     # all of libraries/ and dashboard_models.py; hours on a small machine
+    python benchmarks/systems.py --suite timm        # those of a suite: libraries, TorchBench, HuggingFace, timm
+    python benchmarks/systems.py bert swin           # those whose names begin so
     python benchmarks/systems.py --table             # runs nothing, writes the table from what is known
 
 The libraries are an extra of this benchmark alone, and torch is the one that is there:
 
-    pip install transformers accelerate timm diffusers torchao torch_geometric
+    pip install transformers accelerate timm torchvision diffusers torchao torch_geometric
 
-``cases.json`` says of each script what `benchmarks/monitored.py` says of its own, and ``libraries``, the packages that it needs; a script
-whose packages are not there is not run. Each script is a line of the results file as soon as it has ended, and is not run again.
+``libraries/cases.json`` says of each script what `benchmarks/monitored.py` says of its own, and ``libraries``, the packages that it needs; a
+script whose packages are not there is not run. Each script is a line of the results file as soon as it has ended, and is not run again.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ import argparse
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from between import shown
+from dashboard_models import MODELS, script
 from monitored import WORK, Row, measure, read_cases
 from page_section import rewrite
 from vs_upstream import ROOT, add_row, read_rows, run, say
@@ -30,6 +34,7 @@ from vs_upstream import ROOT, add_row, read_rows, run, say
 from minimizer.excuses import EXCUSES
 
 FOLDER = "libraries"
+SUITES = (FOLDER, "TorchBench", "HuggingFace", "timm")
 PAGE = ROOT / "docs" / "systems.md"
 BEGIN, END = "<!-- benchmarks/systems.py writes from here -->", "<!-- systems.py: to here -->"
 RESULTS = Path(__file__).with_suffix(".jsonl")
@@ -37,27 +42,55 @@ RESULTS = Path(__file__).with_suffix(".jsonl")
 
 def main() -> int:
     arguments = parse()
-    known = read_cases(FOLDER)
-    chosen = [name for name in known if name.startswith(tuple(arguments.names or [""]))]
+    known = programs()
+    chosen = [
+        name
+        for name, program in known.items()
+        if name.startswith(tuple(arguments.names or [""])) and arguments.suite in (None, program.suite)
+    ]
     rows = {row["case"]: row for row in read_rows(arguments.results)}
     for name in () if arguments.table else chosen:
         if name in rows and not arguments.fresh:
             continue
-        versions = installed(["torch", *known[name]["libraries"]])
+        program = known[name]
+        versions = installed(["torch", *program.truth["libraries"]])
         if missing := [package for package, found in versions.items() if found is None]:
             say(f"{name}: not run, {', '.join(missing)} is not installed")
             continue
         say(name)
-        add_row(rows, name, row_of(name, known[name], arguments.limit) | {"versions": versions}, arguments.results)
+        row = row_of(name, program, arguments.limit) | {"suite": program.suite, "versions": versions}
+        add_row(rows, name, row, arguments.results)
     if arguments.results == RESULTS:
         rewrite(PAGE, BEGIN, END, table([rows[name] for name in known if name in rows]))
     print(table([rows[name] for name in chosen if name in rows]))
     return 0
 
 
+@dataclass(frozen=True)
+class Program:
+    """A script, where it comes from, and what is true of it, as in ``cases.json``."""
+
+    suite: str
+    text: str
+    truth: Row
+
+
+def programs() -> dict[str, Program]:
+    """All programs by name: those of libraries/, then the models of the dashboards."""
+    folder = Path(__file__).parent / FOLDER
+    found = {
+        name: Program(FOLDER, (folder / f"{name}.py").read_text(), case) for name, case in read_cases(FOLDER).items()
+    }
+    for name, model in MODELS.items():
+        libraries = [model.library] if model.library else []
+        found[name] = Program(model.suite, script(model), {"exit": 3, "libraries": libraries})
+    return found
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="how the names of programs begin (default: all)")
+    parser.add_argument("--suite", choices=SUITES, help="default: all")
     parser.add_argument("--limit", type=int, default=600, metavar="SECONDS", help="budget of a program (default 600)")
     parser.add_argument("--fresh", action="store_true", help="run again what is known")
     parser.add_argument("--table", action="store_true", help="only write the table")
@@ -78,12 +111,13 @@ def installed(packages: Sequence[str]) -> dict[str, str | None]:
     return found
 
 
-def row_of(name: str, truth: Row, limit: int) -> Row:
+def row_of(name: str, program: Program, limit: int) -> Row:
     """A plain run of the script, and what minimizer says of it."""
-    script = Path(__file__).parent / FOLDER / f"{name}.py"
     with tempfile.TemporaryDirectory() as place:
-        plain = run([sys.executable, str(script)], Path(place), limit)
-    row = measure(script, truth, limit) | {"plain": round(plain.seconds, 1)}
+        path = Path(place) / f"{name}.py"
+        path.write_text(program.text)
+        plain = run([sys.executable, str(path)], Path(place), limit)
+        row = measure(path, program.truth, limit) | {"plain": round(plain.seconds, 1)}
     if plain.status != 0:
         row["wrong"] = [*row["wrong"], f"the script itself ends with {plain.status}"]
     report = json.loads((WORK / name / "report.json").read_text()) if row["exit"] is not None else {}
@@ -105,7 +139,9 @@ def table(rows: Sequence[Row]) -> str:
     ]
     text += map(table_row, rows)
     versions = {f"{name} {found}" for row in rows for name, found in row["versions"].items()}
-    quiet = f"{sum(not row['wrong'] for row in rows)} of {len(rows)} raise no alarm."
+    counts = Counter(row["suite"] for row in rows)
+    suites = ", ".join(f"{counts[suite]} of {suite}" for suite in SUITES if suite in counts)
+    quiet = f"{sum(not row['wrong'] for row in rows)} of {len(rows)} raise no alarm: {suites}."
     return "\n".join([*text, "", quiet, "", f"With {', '.join(sorted(versions))}."])
 
 
