@@ -220,16 +220,8 @@ class SideBySide:
             if isinstance(now, Tensor) and is_of_cuda_graphs(now):
                 continue  # which document that they use their memory again
             if self.first is None:
-                self.first = {
-                    "event": index,
-                    "own": True,
-                    "what": f"{path} is no longer what an earlier call has returned",
-                    "value": path,
-                    "sort": _sort(given, now),
-                    "rule": WRITES_OVER,
-                    "error": _distance(given, now),
-                    "overwrites": True,
-                }
+                what = f"{path} is no longer what an earlier call has returned"
+                self.first = _parting(index, path, what, given, now, WRITES_OVER) | {"overwrites": True}
             self.note(f"event {index} writes over {path}")
             return True
         return False
@@ -260,16 +252,8 @@ class SideBySide:
             if not calls or not self._repeats(index, path):
                 continue
             if self.first is None:
-                self.first = {
-                    "event": index,
-                    "own": True,
-                    "what": f"{path} depends on the sign of a zero",
-                    "value": path,
-                    "sort": _sort(expected, signed),
-                    "rule": READS_ZEROS,
-                    "error": _distance(expected, signed),
-                    "zeros_of": calls[-1],
-                }
+                what = f"{path} depends on the sign of a zero"
+                self.first = _parting(index, path, what, expected, signed, READS_ZEROS) | {"zeros_of": calls[-1]}
             self.note(f"event {index} reads the sign of a zero")
             return True
         return False
@@ -339,16 +323,9 @@ class SideBySide:
         if verdict is not None and verdict.nondeterministic:
             self.note(f"event {index} could not be judged: eager does not agree with itself ({verdict.rule})")
         if verdict is not None and verdict.fault:
-            value = max(own, key=own.__getitem__)
-            parting = {
-                "event": index,
-                "own": True,
-                "what": str(verdict.differences[0]) if verdict.differences else verdict.rule,
-                "value": value,
-                "sort": _sort(self._eager.value(value), self._given.value(value)),
-                "rule": verdict.rule,
-                "error": max(own.values()),
-            }
+            path = max(own, key=own.__getitem__)
+            what = str(verdict.differences[0]) if verdict.differences else verdict.rule
+            parting = _parting(index, path, what, self._eager.value(path), self._given.value(path), verdict.rule)
             if self.first is None:
                 self.first = parting
             else:
@@ -386,6 +363,12 @@ class SideBySide:
         return replace(
             Call.now(program, [self._start[name] for name in self._inputs], random=True), rng=snapshot.rng_state()
         )
+
+
+def _parting(index: int, path: str, what: str, expected: Tensor, actual: Any, rule: str) -> Message:
+    """An event that gives a name another value than eager, as `Sides` of the engine reads it."""
+    sort, error = _sort(expected, actual), _distance(expected, actual)
+    return {"event": index, "own": True, "what": what, "value": path, "sort": sort, "rule": rule, "error": error}
 
 
 def _bound(statements: str) -> list[str]:
