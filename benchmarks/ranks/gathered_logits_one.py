@@ -6,7 +6,6 @@ A pass of the script's own takes slices that keep their length for copies from t
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as collectives
-import torch.nn.functional as F
 from torch import nn
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomGraphPass
@@ -34,7 +33,7 @@ class Tower(nn.Module):
         self.project = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH))
 
     def forward(self, x):
-        return F.normalize(self.project(x), dim=-1)
+        return nn.functional.normalize(self.project(x), dim=-1)
 
 
 dist.init_process_group("gloo")
@@ -50,7 +49,7 @@ def scores(images, texts):
     gathered = collectives.all_gather_tensor(others.detach(), 0, dist.group.WORLD)
     mine = gathered[rank * BATCH : (rank + 1) * BATCH]
     labels = torch.arange(BATCH) + rank * BATCH
-    return F.cross_entropy(own @ gathered.T / 0.07, labels), (own * mine).sum(-1).mean()
+    return nn.functional.cross_entropy(own @ gathered.T / 0.07, labels), (own * mine).sum(-1).mean()
 
 
 optimizer = torch.optim.AdamW([*image.parameters(), *text.parameters()], lr=1e-3)
