@@ -99,7 +99,7 @@ def measure(script: Path, truth: Row, limit: int) -> Row:
     folder = WORK / script.stem
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
-    ours = run_ours(script, limit, folder, REPRO_ONLY)
+    ours = run_ours(script, limit, folder, (*REPRO_ONLY, *truth.get("options", ())))
     row = {"case": script.stem, "seconds": ours.seconds, "trials": ours.trials, "note": ours.note}
     try:
         report = json.loads((folder / "report.json").read_text())

@@ -1,0 +1,47 @@
+"""Tensor parallelism by DTensor, the whole model compiled; Inductor's relu is wrong on every rank (its own switch for tests)."""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+WIDTH = 32
+
+
+class Mlp(nn.Module):
+    def __init__(self, activation):
+        super().__init__()
+        self.up, self.down, self.activation = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH), activation
+
+    def forward(self, x):
+        return self.down(self.activation(self.up(x)))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.first, self.second = Mlp(nn.GELU()), Mlp(nn.ReLU())
+
+    def forward(self, x):
+        x = x + self.first(self.norm(x))
+        return x + self.second(x)
+
+
+torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+torch.manual_seed(0)
+model = Model()
+for mlp in (model.first, model.second):
+    parallelize_module(mlp, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+model = torch.compile(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+torch.manual_seed(1)
+for _ in range(3):
+    loss = model(torch.randn(8, WIDTH)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
