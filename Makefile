@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
+# Where containers set it, every process that is started compiles all of our modules again, and each of the tests' four all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test lint types types-of-callers quality test-gpu gpu-wheels gpu-page bench releases chaos soak hostile fuzz audit clean
 
