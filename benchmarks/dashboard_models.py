@@ -7,6 +7,7 @@ or three batches of inference.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 IMAGES = "images = torch.randn(4, 3, 64, 64)"
 TOKENS = "tokens = torch.randint(0, 128, (2, 16))"
@@ -98,14 +99,21 @@ def _plain(definition: str, model: str, batch: tuple[str, ...], result: str, *, 
     return Model("TorchBench", "", f"from torch import nn\n\n{definition}", model, batch, result, trains)
 
 
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-DECODER = {**SMALL, "num_key_value_heads": 1}
-ENCODER = {**SMALL, "max_position_embeddings": 32}
-SEQUENCE = {
+SMALL: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+DECODER: dict[str, Any] = {**SMALL, "num_key_value_heads": 1}
+ENCODER: dict[str, Any] = {**SMALL, "max_position_embeddings": 32}
+SEQUENCE: dict[str, Any] = {
     "d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
     "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 32,
 }  # fmt: skip
-T5 = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
+T5: dict[str, Any] = {
+    "d_model": 32,
+    "d_kv": 16,
+    "d_ff": 64,
+    "num_layers": 1,
+    "num_heads": 2,
+    "decoder_start_token_id": 0,
+}
 LOGITS = "compiled(tokens).logits"
 
 MODELS = {
@@ -174,11 +182,12 @@ MODELS = {
         "Recommender()", ("dense, sparse = torch.randn(6, 5), torch.randint(0, 50, (3, 6, 4))", "clicks = torch.randint(0, 2, (6,)).float()"),
         "nn.functional.binary_cross_entropy_with_logits(compiled(dense, sparse), clicks)",
     ),
-    "speech_lstm": _plain(
-        "class Tagger(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.lstm = nn.LSTM(12, 16, 2, batch_first=True)\n"
-        "        self.head = nn.Linear(16, 8)\n\n    def forward(self, frames):\n        states, _ = self.lstm(frames)\n"
-        "        return nn.functional.normalize(self.head(states[:, -1]), dim=1)\n",
-        "Tagger()", ("frames = torch.randn(4, 10, 12)",), "compiled(frames)", trains=False,
+    "speech_tagger": _plain(
+        "class Tagger(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.conv = nn.Conv1d(12, 16, 3, padding=1)\n"
+        "        self.cell, self.head = nn.GRUCell(16, 16), nn.Linear(16, 8)\n\n    def forward(self, frames):\n"
+        "        state = frames.new_zeros(frames.shape[0], 16)\n        for step in self.conv(frames).unbind(2):\n            state = self.cell(step, state)\n"
+        "        return nn.functional.normalize(self.head(state), dim=1)\n",
+        "Tagger()", ("frames = torch.randn(4, 12, 6)",), "compiled(frames)", trains=False,
     ),
     "lennard_jones": _plain(
         "class Potential(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.net = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))\n\n"
