@@ -26,10 +26,23 @@ def exceeds(ancestors: Iterable[int], most: int) -> bool:
     roots = list(ancestors)
     family = {*roots, *descendants(*roots)}
     files = _in_files(roots, family)
-    if sum(map(_resident, family)) + files <= most:
-        return False
-    anonymous, shared = map(sum, zip(*map(_proportional, family), strict=True))
-    return anonymous + max(shared, files) > most  # a mapped file in memory is in both numbers
+    return sum(map(_resident, family)) + files > most and _together(family, files) > most
+
+
+def taken(ancestors: Iterable[int]) -> int:
+    """Bytes that these processes and all their descendants take together."""
+    roots = list(ancestors)
+    family = {*roots, *descendants(*roots)}
+    return _together(family, _in_files(roots, family))
+
+
+def _together(family: Iterable[int], files: int) -> int:
+    """Bytes that processes take together. ``files``: what they hold in files in memory."""
+    anonymous = shared = 0
+    for pid in family:
+        of_one, of_several = _proportional(pid)
+        anonymous, shared = anonymous + of_one, shared + of_several
+    return anonymous + max(shared, files)  # a mapped file in memory is in both numbers
 
 
 def _resident(pid: int) -> int:
