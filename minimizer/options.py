@@ -98,6 +98,15 @@ class Options(BaseModel):
         return self.expect in ("auto", "accuracy")
 
     @property
+    def undrivable(self) -> str:
+        """Why the script cannot be driven as it is asked for, in words; empty if it can, or need not be."""
+        if self.drive is not None and self.ready is None:
+            return "drive needs ready as well: the port at which the script listens, or what it prints, once it can be driven"
+        if self.ready is not None and self.nproc > 1:
+            return "ready is for a script of one process: leave nproc out"
+        return ""
+
+    @property
     def stands_alone(self) -> bool:
         """Whether the script runs as one process that needs nobody else, as a repro does: smaller texts of it can be tried."""
         return self.nproc == 1 and self.ready is None
@@ -150,17 +159,7 @@ def parse_options(raw: dict[str, object], *, strict: bool = False) -> Options:
     except ValidationError as error:
         faults = error.errors()
         raise InvalidOption("; ".join(map(_explain, faults)), *(str(fault["loc"][0]) for fault in faults)) from None
-    # Not rules of the model: jobs that are stored must stay readable.
-    if options.drive is not None and options.ready is None:
-        raise InvalidOption(
-            "option 'drive': say by 'ready' when the script can be driven: the port at which it listens, or what it prints",
-            "ready",
-            "drive",
-        )
-    if options.ready is not None and options.nproc > 1:
-        raise InvalidOption(
-            "option 'ready': a script of several processes cannot be driven; leave 'nproc' out", "ready", "nproc"
-        )
+    # Not a rule of the model: jobs that are stored must stay readable.
     if any("\0" in arg for arg in options.args):
         raise InvalidOption("option 'args': no program can be given an argument with a NUL character in it", "args")
     return options

@@ -106,10 +106,13 @@ def options_from(values: dict[str, Any]) -> Options:
     """The validated options of a job.
 
     Raises:
-        InvalidOption: a value is out of range.
+        InvalidOption: a value is out of range, or does not go with another.
     """
     raw = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    return parse_options({name: value for name, value in raw.items() if value is not None})
+    options = parse_options({name: value for name, value in raw.items() if value is not None})
+    if options.undrivable:
+        raise InvalidOption(options.undrivable)
+    return options
 
 
 def find_interpreter(name: str) -> Path:

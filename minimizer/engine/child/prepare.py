@@ -9,6 +9,7 @@ from pathlib import Path
 
 from minimizer.engine.child.environment import DRIVE, READY, Place
 from minimizer.engine.child.headers import kept_in
+from minimizer.errors import MissingTool
 from minimizer.options import Options
 from minimizer.sandbox import Sandbox, editable_paths, real_interpreter, runtime_paths
 from minimizer.settings import Settings
@@ -74,7 +75,13 @@ def _lay_over(home: Path, work: Path) -> None:
 
 
 def plan_of(options: Options) -> dict[str, str]:
-    """The variables by which a script that serves is driven; none for one that ends by itself."""
+    """The variables by which a script that serves is driven; none for one that ends by itself.
+
+    Raises:
+        MissingTool: it cannot be driven as asked.
+    """
+    if options.undrivable:
+        raise MissingTool(f"The script cannot be driven: {options.undrivable}.")
     if options.ready is None:
         return {}
     return {READY: options.ready} | ({DRIVE: options.drive} if options.drive is not None else {})

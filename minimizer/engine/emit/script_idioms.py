@@ -106,8 +106,7 @@ def in_lines(text: str) -> str:
     lines = text.split("\n")
     for node in sorted(strings, key=lambda n: (n.lineno, n.col_offset), reverse=True):
         if isinstance(node.value, str) and node.lineno == node.end_lineno and _reads_as_lines(node.value):
-            value = node.value.replace("\\", r"\\").replace('"""', r"\"\"\"")
-            value = value[:-1] + r"\"" if value.endswith('"') else value
+            value = re.sub(r'"""|"\Z', lambda quotes: quotes[0].replace('"', r"\""), node.value.replace("\\", r"\\"))
             line = lines[node.lineno - 1].encode()  # columns count bytes
             before, after = line[: node.col_offset].decode(), line[node.end_col_offset :].decode()
             lines[node.lineno - 1] = f'{before}"""{value}"""{after}'

@@ -353,7 +353,8 @@ def reduced(
 ) -> Draft | Settled | None:
     """What comes of a difference that is announced, and whose reduction ends so."""
 
-    def announced(between: BetweenGraphs, found: object) -> Draft | None:
+    def announced(between: BetweenGraphs, found: object, *, reduces: bool) -> Draft | None:
+        assert reduces == job.options.stands_alone
         failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism=mechanism)
         job.journal.fault = replace(job.journal.fault, failure=failure)
         if isinstance(draft, Exception):
