@@ -10,13 +10,13 @@ line of the results file as soon as it has ended, and is not run again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from resumable import due, is_named, parser_of
 from vs_upstream import ROOT, add_row, read_rows, run_ours, say
 
 from minimizer.cli.exit_status import exit_status
@@ -29,27 +29,15 @@ Row = dict[str, Any]
 
 
 def main() -> int:
-    arguments = parse()
+    arguments = parser_of(__doc__, RESULTS, limit=600).parse_args()
     cases: dict[str, Row] = json.loads((FOLDER / "cases.json").read_text())["cases"]
-    chosen = [name for name in cases if name.startswith(tuple(arguments.names or [""]))]
+    chosen = [name for name in cases if is_named(name, arguments)]
     rows = {row["case"]: row for row in read_rows(arguments.results)}
-    for name in () if arguments.table else chosen:
-        if name in rows and not arguments.fresh:
-            continue
+    for name in due(chosen, rows, arguments):
         say(name)
         add_row(rows, name, measure(FOLDER / f"{name}.py", cases[name], arguments.limit), arguments.results)
     print(table([rows[name] for name in chosen if name in rows]))
     return 0
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="how the names of programs begin (default: all)")
-    parser.add_argument("--limit", type=int, default=600, metavar="SECONDS", help="budget of a program (default 600)")
-    parser.add_argument("--fresh", action="store_true", help="run again what is known")
-    parser.add_argument("--table", action="store_true", help="only print the table")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
-    return parser.parse_args()
 
 
 def measure(script: Path, truth: Row, limit: int) -> Row:

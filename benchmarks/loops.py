@@ -20,6 +20,7 @@ from pathlib import Path
 
 from between import shown
 from monitored import Row, check, measure, read_cases
+from resumable import due, is_named, parser_of
 from vs_upstream import ROOT, read_rows, say
 
 FOLDER = "loops"
@@ -28,18 +29,16 @@ RESULTS = ROOT / "minimizer-out" / FOLDER / "results.jsonl"
 
 def main() -> int:
     arguments = parse()
-    cases = {name: case for name, case in read_cases(FOLDER).items() if name.startswith(tuple(arguments.names or [""]))}
+    cases = {name: case for name, case in read_cases(FOLDER).items() if is_named(name, arguments)}
     if arguments.check:
         return check({name: case for name, case in cases.items() if "minimal" in case})
     results: Path = arguments.results
     results.parent.mkdir(parents=True, exist_ok=True)
     rows = {row["case"]: row for row in read_rows(results)}
-    for name, case in cases.items() if not arguments.table else ():
-        if name in rows and not arguments.fresh:
-            continue
+    for name in due(cases, rows, arguments):
         say(name)
-        row = measure(Path(__file__).parent / FOLDER / f"{name}.py", case, arguments.limit)
-        rows[name] = row | {"group": case["group"], "way": way_of(name)}
+        row = measure(Path(__file__).parent / FOLDER / f"{name}.py", cases[name], arguments.limit)
+        rows[name] = row | {"group": cases[name]["group"], "way": way_of(name)}
         with results.open("a") as file:
             file.write(json.dumps(rows[name]) + "\n")
         say(f"  {'right' if is_right(rows[name]) else 'wrong: ' + '; '.join(flaws(rows[name]))}")
@@ -48,15 +47,10 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="how the names of scripts begin (default: all)")
-    parser.add_argument("--limit", type=int, default=600, metavar="SECONDS", help="budget of a script (default 600)")
-    parser.add_argument("--fresh", action="store_true", help="run again what is known")
+    parser = parser_of(__doc__, RESULTS, limit=600, of="script")
     parser.add_argument(
         "--check", action="store_true", help="only run the shortest programs, with the compiler and without"
     )
-    parser.add_argument("--table", action="store_true", help="only print the table")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
     return parser.parse_args()
 
 

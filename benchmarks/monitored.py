@@ -27,6 +27,7 @@ from typing import Any
 from between import formatted_lines, shown
 from page_section import rewrite
 from releases import is_fixed
+from resumable import due, is_named, parser_of
 from vs_upstream import REPRO_ONLY, ROOT, add_row, read_rows, run, run_ours, say
 
 from minimizer.cli.exit_status import exit_status
@@ -48,16 +49,14 @@ def main() -> int:
         (folder, name): case
         for folder in arguments.folder or FOLDERS
         for name, case in read_cases(folder).items()
-        if name.startswith(tuple(arguments.names or [""]))
+        if is_named(name, arguments)
     }
     if arguments.check:
         return check({name: case for (_, name), case in cases.items() if "minimal" in case})
     rows = {(row["folder"], row["case"]): row for row in read_rows(arguments.results)}
-    for (folder, name), case in cases.items() if not arguments.table else ():
-        if (folder, name) in rows and not arguments.fresh:
-            continue
+    for folder, name in due(cases, rows, arguments):
         say(name)
-        row = measure(Path(__file__).parent / folder / f"{name}.py", case, arguments.limit)
+        row = measure(Path(__file__).parent / folder / f"{name}.py", cases[folder, name], arguments.limit)
         add_row(rows, (folder, name), {"folder": folder} | row, arguments.results)
     if arguments.results == RESULTS:
         known = [
@@ -69,17 +68,10 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="how the names of scripts begin (default: all)")
+    parser = parser_of(__doc__, RESULTS, limit=900, of="script", writes_page=True)
     parser.add_argument("--folder", action="append", choices=FOLDERS, help="default: both")
-    parser.add_argument("--limit", type=int, default=900, metavar="SECONDS", help="budget of a script (default 900)")
-    parser.add_argument("--fresh", action="store_true", help="run again what is known")
     parser.add_argument(
         "--check", action="store_true", help="only run the shortest programs, with the compiler and without"
-    )
-    parser.add_argument("--table", action="store_true", help="only write the table")
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, metavar="FILE", help="another one leaves the page alone"
     )
     return parser.parse_args()
 

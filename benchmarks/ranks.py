@@ -11,7 +11,6 @@ line of the results file as soon as it has ended, and is not run again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from between import shown
 from monitored import WORK, Row, measure, read_cases
+from resumable import due, is_named, parser_of
 from vs_upstream import ROOT, add_row, read_rows, say
 
 FOLDER = "ranks"
@@ -28,15 +28,14 @@ _RANK = re.compile(r"Rank (\d+) of \d+ shows this")
 
 
 def main() -> int:
-    arguments = parse()
-    cases = {name: case for name, case in read_cases(FOLDER).items() if name.startswith(tuple(arguments.names or [""]))}
+    arguments = parser_of(__doc__, RESULTS, limit=600).parse_args()
+    cases = {name: case for name, case in read_cases(FOLDER).items() if is_named(name, arguments)}
     results: Path = arguments.results
     results.parent.mkdir(parents=True, exist_ok=True)
     rows = {row["case"]: row for row in read_rows(results)}
-    for name, case in cases.items() if not arguments.table else ():
-        if name in rows and not arguments.fresh:
-            continue
+    for name in due(cases, rows, arguments):
         say(name)
+        case = cases[name]
         row = measure(Path(__file__).parent / FOLDER / f"{name}.py", case, arguments.limit)
         row |= {"group": case["group"], "rank": rank_of(name) if row["exit"] == 0 else None}
         if case["exit"] == 0 and row["rank"] is not None and row["rank"] != case["rank"]:
@@ -44,16 +43,6 @@ def main() -> int:
         add_row(rows, name, row, results)
     print(table([rows[name] for name in cases if name in rows]))
     return 0
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="how the names of programs begin (default: all)")
-    parser.add_argument("--limit", type=int, default=600, metavar="SECONDS", help="budget of a program (default 600)")
-    parser.add_argument("--fresh", action="store_true", help="run again what is known")
-    parser.add_argument("--table", action="store_true", help="only print the table")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
-    return parser.parse_args()
 
 
 def rank_of(name: str) -> int:

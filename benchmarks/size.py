@@ -11,7 +11,6 @@ of it. Each row is a line of the results file as soon as it is known, and is not
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -24,6 +23,7 @@ from typing import Any
 
 from between import shown
 from page_section import rewrite
+from resumable import due, is_named, parser_of
 from vs_upstream import ROOT, Ran, add_row, code_lines, read_rows, run, say
 
 from minimizer.sandbox.footprint import taken
@@ -40,21 +40,12 @@ Row = dict[str, Any]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="how the names of cases begin (default: all)")
-    parser.add_argument("--limit", type=int, default=1800, metavar="SECONDS", help="budget of a verdict")
-    parser.add_argument("--fresh", action="store_true", help="measure again what is known")
-    parser.add_argument("--table", action="store_true", help="only write the table")
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, metavar="FILE", help="another one leaves the page alone"
-    )
-    arguments = parser.parse_args()
-    chosen = [case for case in CASES if case.startswith(tuple(arguments.names or [""]))]
+    arguments = parser_of(__doc__, RESULTS, limit=1800, of="case", writes_page=True).parse_args()
+    chosen = [case for case in CASES if is_named(case, arguments)]
     rows = {row["case"]: row for row in read_rows(arguments.results)}
-    for case in () if arguments.table else chosen:
-        if case not in rows or arguments.fresh:
-            say(case)
-            add_row(rows, case, measure(case, arguments.limit), arguments.results)
+    for case in due(chosen, rows, arguments):
+        say(case)
+        add_row(rows, case, measure(case, arguments.limit), arguments.results)
     text = table([rows[case] for case in CASES if case in rows])
     if arguments.results == RESULTS:
         rewrite(PAGE, BEGIN, END, text)
@@ -85,7 +76,7 @@ def measure(case: str, limit: int) -> Row:
         lines = code_lines(repro.read_text()) if repro.exists() else None
     culprits = report.get("culprits") or [{}]
     row = {
-        "case": case, "exit": ours.status, "module": culprits[0].get("module"), "op": culprits[0].get("op"), "lines": lines,
+        "case": case, "exit": ours.status, "module": culprits[0].get("module"), "lines": lines,
         "kind": (report.get("failure") or {}).get("kind"), "reason": report.get("reason"), "timings": report.get("timings"),
         "plain": [round(plain.seconds, 1), plain_peak], "ours": [round(ours.seconds, 1), peak],
     }  # fmt: skip

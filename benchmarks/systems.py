@@ -29,6 +29,7 @@ from between import shown
 from dashboard_models import MODELS, script
 from monitored import WORK, Row, measure, read_cases
 from page_section import rewrite
+from resumable import due, is_named, parser_of
 from vs_upstream import ROOT, add_row, read_rows, run, say
 
 from minimizer.excuses import EXCUSES
@@ -46,12 +47,10 @@ def main() -> int:
     chosen = [
         name
         for name, program in known.items()
-        if name.startswith(tuple(arguments.names or [""])) and arguments.suite in (None, program.suite)
+        if is_named(name, arguments) and arguments.suite in (None, program.suite)
     ]
     rows = {row["case"]: row for row in read_rows(arguments.results)}
-    for name in () if arguments.table else chosen:
-        if name in rows and not arguments.fresh:
-            continue
+    for name in due(chosen, rows, arguments):
         program = known[name]
         versions = installed(["torch", *program.truth["libraries"]])
         if missing := [package for package, found in versions.items() if found is None]:
@@ -88,15 +87,8 @@ def programs() -> dict[str, Program]:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="how the names of programs begin (default: all)")
+    parser = parser_of(__doc__, RESULTS, limit=600, writes_page=True)
     parser.add_argument("--suite", choices=SUITES, help="default: all")
-    parser.add_argument("--limit", type=int, default=600, metavar="SECONDS", help="budget of a program (default 600)")
-    parser.add_argument("--fresh", action="store_true", help="run again what is known")
-    parser.add_argument("--table", action="store_true", help="only write the table")
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, metavar="FILE", help="another one leaves the page alone"
-    )
     return parser.parse_args()
 
 
