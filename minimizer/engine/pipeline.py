@@ -274,7 +274,7 @@ def hear_witnesses(parts: Parts, disk: Scratch) -> None:
 def attempt_dump(job: Job, script: Path, sink: Sink) -> Report:
     """What the suspects of a dumped graph's script come to; it has a sandbox and a record of its own, and no witnesses."""
     changes = {"budget": int(job.journal.clock.left), "witness": False, "args": [], "nproc": 1, "expect": "auto"}
-    none = dict.fromkeys(("target", "steps", "hang_after"))
+    none = dict.fromkeys(("target", "steps", "hang_after", "ready", "drive"))
     options = job.options.model_copy(update=changes | none)
     journal = Journal(sink, Report(), Clock(options.budget))
     conduct(replace(job, script=script, options=options, journal=journal), investigate)

@@ -126,9 +126,9 @@ def unread(suspect: ScriptCase) -> Settled:
 
 
 def unasked(suspect: ScriptCase) -> Settled:
-    """The verdict on a suspect that runs in several processes: as `unread`, and told that it was not asked for."""
+    """The verdict on a suspect that is no program by itself: as `unread`, and told that it was not asked for."""
     healthy = unread(suspect)
-    note = "Whether the script reads what a compiled call wrote over was not seen: a script of several processes is not run side by side."
+    note = "Whether the script reads what a compiled call wrote over was not seen: a script of several processes is not run side by side, nor one that is driven from outside."
     return replace(healthy, notes=(*healthy.notes, note)) if suspect.written_over else healthy
 
 

@@ -337,7 +337,9 @@ def test_a_dumped_graph_is_attempted_apart_from_the_job(
         inner.journal.fault = replace(inner.journal.fault, status=Status.MINIMIZED)
 
     monkeypatch.setattr(pipeline, "investigate", investigate)
-    job = replace(job, options=Options(args=["--fast"], nproc=2, target="relu", expect="crash"))
+    job = replace(
+        job, options=Options(args=["--fast"], nproc=2, target="relu", expect="crash", ready="8000", drive="client")
+    )
     aside = Aside(job.journal.sink)
     with job.journal.clock.within(100):
         report = pipeline.attempt_dump(job, tmp_path / "witness.py", aside)
@@ -351,6 +353,8 @@ def test_a_dumped_graph_is_attempted_apart_from_the_job(
             "nproc": 1,
             "expect": "auto",
             "target": None,
+            "ready": None,
+            "drive": None,
         }
     )
     assert inner.options.budget in (99, 100)
