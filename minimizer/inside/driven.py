@@ -113,7 +113,7 @@ class _Plan:
 
 
 class _Output:
-    """Standard output and error by their descriptors, copied on to where they went, until a text is seen in one of them."""
+    """Standard output and error by their descriptors, copied on to where they went, while a text is looked for in each of them."""
 
     def __init__(self, text: bytes) -> None:
         self._text, self._seen = text, threading.Event()
@@ -148,9 +148,10 @@ class _Output:
         while chunk := os.read(source, 1 << 16):
             os.write(target, chunk)
             if not self._seen.is_set():
-                last = (last + chunk)[-(1 << 16) - len(self._text) :]
+                last += chunk
                 if self._text in last:
                     self._seen.set()
+                last = last[-len(self._text) :]
 
 
 def listens(port: int) -> bool:

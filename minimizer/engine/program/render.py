@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 
 from minimizer.engine.program.arguments import Arg, Code, Ref
-from minimizer.engine.program.model import LAUNCH, Body, Node, Program
+from minimizer.engine.program.model import HIGHER_ORDER, LAUNCH, Body, Node, Program
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
@@ -25,7 +25,7 @@ IN_PLACE = {
     "imatmul": "@=", "iand": "&=", "ior": "|=", "ixor": "^=", "ilshift": "<<=", "irshift": ">>=",
 }  # fmt: skip
 FUTURE = "from __future__ import"
-SCAN = "torch.ops.higher_order.scan"
+SCAN = f"{HIGHER_ORDER}scan"
 """The operator whose body has to be a module where Dynamo traces it: in a graph it is one."""
 PREFIX = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
 

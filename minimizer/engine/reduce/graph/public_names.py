@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from minimizer.engine.program.arguments import Code, Ref
-from minimizer.engine.program.model import TAKEN_APART, Node, Program
+from minimizer.engine.program.model import HIGHER_ORDER, TAKEN_APART, Node, Program
 from minimizer.engine.user_script.slice import namespaces_of
 
 Check = Callable[[Sequence[Program]], Sequence[bool]]
 ATEN = "torch.ops.aten."
 DEFAULT = ".default"
 """The suffix of the overload that a call without one resolves to."""
-HIGHER_ORDER = "torch.ops.higher_order."
 CONDITIONAL = f"{HIGHER_ORDER}cond"
 LOOPS = "torch._higher_order_ops."
 """Where people import the loops from that have no name in torch."""

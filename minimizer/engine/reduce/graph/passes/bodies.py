@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from minimizer.engine.program.arguments import Arg, Code, Ref, map_leaves, refs_in, substitution
-from minimizer.engine.program.model import BOUND, Body, Input, Node, Program, TensorMeta
+from minimizer.engine.program.model import BOUND, HIGHER_ORDER, Body, Input, Node, Program, TensorMeta
 from minimizer.engine.reduce.graph import cut
 from minimizer.engine.reduce.graph.generators import Generator, generators
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
-HIGHER_ORDER = "torch.ops.higher_order."
 GETITEM = "operator.getitem"
 
 

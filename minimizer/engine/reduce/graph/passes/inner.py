@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from minimizer.engine.program.arguments import Arg, Code, Ref, map_leaves, refs_in, substitution
-from minimizer.engine.program.model import Body, Node, Program
+from minimizer.engine.program.model import HIGHER_ORDER, Body, Node, Program
 from minimizer.engine.reduce.graph import cut
-from minimizer.engine.reduce.graph.passes.bodies import GETITEM, HIGHER_ORDER
+from minimizer.engine.reduce.graph.passes.bodies import GETITEM
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
@@ -63,10 +63,8 @@ def _operands(node: Node) -> _Operands | None:
 
 def _without_free(program: Program, node: Node, given: _Operands, at: int) -> Program | None:
     """The program without an operand; a body that reads it reads its first parameter instead."""
-    bodies = [
-        _without_parameter(_leading(body, given.before + at), given.before + at)
-        for body in _named(program, given.bodies)
-    ]
+    parameter = given.before + at
+    bodies = [_without_parameter(_leading(body, parameter), parameter) for body in _named(program, given.bodies)]
     return _calling(program, _without_item(node, given.place, at), bodies)
 
 
