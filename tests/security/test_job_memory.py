@@ -186,7 +186,7 @@ def test_groups_go_with_the_last_command(tmp_path: Path) -> None:
 def narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A group around those of jobs that has less memory than one of them may take."""
     version, _, own = next(found for found in cgroup._own_groups() if "memory" in found[1])
-    outer = own / f"minimizer-narrow-{os.getpid()}"
+    outer = own / f"narrow-{os.getpid()}"
     outer.mkdir()
     line = f"{'4:memory' if version == 1 else '0:'}:/{outer.relative_to(cgroup._mount(version, 'memory'))}\n"
     (tmp_path / "own").write_text(line)
