@@ -134,6 +134,8 @@ class Recompile:
 class Timed:
     """A graph that Inductor compiled, and its calls on both sides in seconds: medians, eager's slow calls, and the fastest compiled one."""
 
+    graph: int
+    """The graph's index, in order of compilation."""
     place: StackLine
     """The user's line that called it first."""
     turns: int
@@ -149,6 +151,8 @@ class Timed:
 class Kept:
     """Bytes that a graph's first call keeps for its backward on both sides, its arguments and results not counted."""
 
+    graph: int
+    """The graph's index, in order of compilation."""
     place: StackLine
     """The user's line that called it first."""
     eager: int
@@ -172,6 +176,8 @@ class EqualBlocks:
 class Compilation:
     """The compilation of a graph and its backward, in seconds; a phase does not count those within it."""
 
+    graph: int
+    """The graph's index, in order of compilation."""
     place: StackLine
     """The user's line that called it first."""
     is_first: bool

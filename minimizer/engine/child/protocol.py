@@ -34,6 +34,7 @@ class Timed(Loose):
     ``compiled_fast``: the fastest compiled one.
     """
 
+    graph: Count = 0
     place: StackLine
     turns: Count
     eager: Seconds
@@ -45,6 +46,7 @@ class Timed(Loose):
 class Kept(Loose):
     """Bytes that the first call of a graph, from ``place``, keeps for its backward on both sides, but for arguments and results."""
 
+    graph: Count = 0
     place: StackLine
     eager: Count
     compiled: Count
@@ -65,6 +67,7 @@ class Compilation(Loose):
     ``is_first``: of its function, so no recompile. ``code``: code generation, with the C++ compiler or Triton. ``nodes``: all of the graph.
     """
 
+    graph: Count = 0
     place: StackLine
     is_first: bool
     seconds: Seconds

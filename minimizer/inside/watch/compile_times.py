@@ -44,6 +44,7 @@ def _compilation(graph: CapturedGraph, metrics: Sequence[Any]) -> Compilation:
     code = seconds_of(metrics, "inductor_code_gen_cumulative_compile_time_us")
     ours = min(graph.eager_seconds, aot)  # the graph is run once in eager before it is compiled
     return Compilation(
+        graph=graph.index,
         place=graph.called_at or StackLine("", 0, "", ""),
         is_first=graph.compile_id.endswith("/0"),
         seconds=max(frame - ours, 0.0) + backward,

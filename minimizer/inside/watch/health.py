@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import builtins
 import logging
-import os
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,18 +16,14 @@ import torch._dynamo.utils as books
 from .. import messages
 from ..places import place_of
 from ..values import snapshot
-from ..values.device import settle
 from . import compilations, compile_times
 from .backward_runs import BackwardRuns
 from .captured import CapturedGraph
 from .changed_settings import ChangedSettings
 from .kept_memory import kept_compiled, kept_in_eager
 from .outer_calls import OuterCalls
+from .timed_turns import Turn, turns_of
 
-TIMED_CALLS = 30
-"""Most timed calls of each side of a graph. The sides alternate, so that both see the same machine load; the fastest call counts."""
-TIMED_SECONDS = 1.0
-"""Seconds after which no further pair of timed calls of a graph begins."""
 CROWDED = "other processes used the cores during every measurement"
 UNRUN = "no call of a compiled graph returned"
 MOST = 50
@@ -49,9 +42,7 @@ class Health:
         self._backwards: BackwardRuns | None = None
         self._ours = 0.0
         self._has_tried = False
-        self._eager: dict[int, float] = {}
-        self._compiled: dict[int, float] = {}
-        self._turns: dict[int, list[list[float]]] = {}
+        self._turns: dict[int, list[Turn]] = {}
         """For each graph, the times of eager and compiled in each pair of calls that counts."""
         self._kept: dict[int, tuple[int, int]] = {}
         """For each graph, the bytes that a call of eager and compiled keeps for the backward."""
@@ -65,30 +56,10 @@ class Health:
         self._ours += seconds
 
     def measure(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:
-        """Time both sides of a graph on copies of its arguments; the random state is restored.
-
-        A pair of calls during which other processes competed for the cores does not count: threads that wait for each other can
-        then take a thousand times as long, on one side only.
-        """
+        """Time both sides of a graph on copies of its arguments, as `turns_of` does."""
         self._has_tried = True
-        rng = snapshot.rng_state()
-        started = time.perf_counter()
-        for _ in range(TIMED_CALLS):
-            turn, crowded = [], is_crowded()
-            for function in (eager, compiled):
-                copies = snapshot.clone(args)
-                settle()  # a GPU computes behind the call
-                begun = time.perf_counter()
-                function(*copies)
-                settle()
-                turn.append(time.perf_counter() - begun)
-            if not crowded and not is_crowded():
-                self._turns.setdefault(graph, []).append(turn)
-                for times, seconds in zip((self._eager, self._compiled), turn, strict=True):
-                    times[graph] = min(times.get(graph, float("inf")), seconds)
-            if time.perf_counter() - started > TIMED_SECONDS:
-                break
-        snapshot.set_rng_state(rng)
+        if turns := turns_of(eager, compiled, args):
+            self._turns.setdefault(graph, []).extend(turns)
 
     def count_kept(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:
         """Count the bytes that both sides of a graph keep for a backward, on copies of its arguments; the random state is restored."""
@@ -108,7 +79,6 @@ class Health:
         frames = [m for m in metrics if m.entire_frame_compile_time_s]
         seconds = sum(m.entire_frame_compile_time_s or 0.0 for m in frames) - self._ours
         seconds += compile_times.seconds_of(metrics, "backward_cumulative_compile_time_us")
-        both = self._eager.keys() & self._compiled.keys()
         return messages.Health(
             graph_breaks=_told(self._break(reason) for reason in books.graph_break_reasons),
             breaks=len(books.graph_break_reasons),
@@ -118,15 +88,15 @@ class Health:
                 if (reason := getattr(m, "recompile_reason", None))
             ),
             compile_seconds=seconds if seconds > 0 and len(metrics) < MOST_COMPILATIONS else None,
-            untimed="" if both else CROWDED if self._has_tried else UNRUN,
+            untimed="" if self._turns else CROWDED if self._has_tried else UNRUN,
             frames=_told(f"{_code(m)}: {m.entire_frame_compile_time_s:.2f} s" for m in frames),
             failed=_told(
                 f"{_code(m)}: {m.fail_type}: {m.fail_reason}"[:500]
                 for m in metrics
                 if hasattr(builtins, m.fail_type or "")  # exceptions that Dynamo raises on purpose have its own types
             ),
-            eager_seconds=sum(self._eager[graph] for graph in both) if both else None,
-            compiled_seconds=sum(self._compiled[graph] for graph in both) if both else None,
+            eager_seconds=self._fastest(lambda turn: turn.eager),
+            compiled_seconds=self._fastest(lambda turn: turn.compiled),
             broken=compilations.breaks(graphs),
             recompiled=compilations.recompiles(),
             changed=self.settings.found(),
@@ -135,7 +105,7 @@ class Health:
             backwards=self._backwards.count if self._backwards is not None else None,
             compilations=compile_times.compilations(graphs),
             kept=[
-                messages.Kept(place, *self._kept[graph.index])
+                messages.Kept(graph.index, place, *self._kept[graph.index])
                 for graph in graphs
                 if graph.index in self._kept and (place := graph.called_at) is not None
             ][:MOST],
@@ -149,6 +119,7 @@ class Health:
             return None
         eager, compiled = (sorted(times) for times in zip(*turns, strict=True))
         return messages.Timed(
+            graph=graph.index,
             place=place,
             turns=len(turns),
             eager=eager[len(eager) // 2],
@@ -156,6 +127,10 @@ class Health:
             eager_slow=eager[len(eager) * 9 // 10],
             compiled_fast=compiled[0],
         )
+
+    def _fastest(self, side: Callable[[Turn], float]) -> float | None:
+        """Seconds of the fastest call of each graph on a side, together; None if none was timed."""
+        return sum(min(map(side, turns)) for turns in self._turns.values()) if self._turns else None
 
     def _break(self, reason: Any) -> str:
         """One line for a graph break: the innermost line of the user's own code, and Dynamo's reason with its explanation."""
@@ -170,12 +145,6 @@ class Health:
 def _code(metrics: Any) -> str:
     """The code that was compiled: its function, file and line."""
     return f"{metrics.co_name}, {place_of(metrics.co_filename or '').name} line {metrics.co_firstlineno}"
-
-
-def is_crowded() -> bool:
-    """Whether more tasks are runnable at this moment than there are cores."""
-    running = Path("/proc/loadavg").read_text().split()[3].partition("/")[0]
-    return int(running) > (os.cpu_count() or 1)
 
 
 def trace_to(folder: str) -> None:

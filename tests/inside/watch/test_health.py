@@ -20,7 +20,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.measure.health_run import examine
 from minimizer.engine.survey.runs import Surveys
 from minimizer.inside.messages import StackLine
-from minimizer.inside.watch import health
+from minimizer.inside.watch import health, timed_turns
 from minimizer.inside.watch.backward_runs import BackwardRuns
 from minimizer.report.examined import Health
 from minimizer.report.model import Report
@@ -112,12 +112,12 @@ def test_a_timed_run_counts_backwards_within_what_is_compiled(child: Executor, t
 def test_a_turn_in_which_others_want_the_cores_does_not_count(
     crowded: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "TIMED_CALLS", 2)
-    monkeypatch.setattr(health, "is_crowded", iter(crowded).__next__)
+    monkeypatch.setattr(timed_turns, "TIMED_CALLS", 2)
+    monkeypatch.setattr(timed_turns, "is_crowded", iter(crowded).__next__)
     clock = iter(
         [0.0, *(1.0, 3.0, 4.0, 5.0), 0.0, *(1.0, 8.0, 9.0, 17.0), 0.0]
     )  # turns of 2 s and 1 s, then of 7 s and 8 s
-    monkeypatch.setattr(health.time, "perf_counter", clock.__next__)
+    monkeypatch.setattr(timed_turns.time, "perf_counter", clock.__next__)
     times = health.Health()
     times.measure(0, lambda: None, lambda: None, [])
     seen = times.found()
@@ -130,11 +130,11 @@ def test_a_turn_in_which_others_want_the_cores_does_not_count(
 def test_a_graph_that_inductor_compiled_has_the_figures_of_its_turns(
     backend: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "TIMED_CALLS", 3)
-    monkeypatch.setattr(health, "is_crowded", lambda: False)
+    monkeypatch.setattr(timed_turns, "TIMED_CALLS", 3)
+    monkeypatch.setattr(timed_turns, "is_crowded", lambda: False)
     ends = [0.0, *(0.0, 1.0, 0.0, 4.0, 0.0), *(0.0, 2.0, 0.0, 5.0, 0.0), *(0.0, 3.0, 0.0, 6.0, 0.0)]
-    monkeypatch.setattr(health, "TIMED_SECONDS", 100.0)
-    monkeypatch.setattr(health.time, "perf_counter", iter(ends).__next__)
+    monkeypatch.setattr(timed_turns, "TIMED_SECONDS", 100.0)
+    monkeypatch.setattr(timed_turns.time, "perf_counter", iter(ends).__next__)
     times = health.Health()
     times.measure(0, lambda: None, lambda: None, [])
     graph = SimpleNamespace(
@@ -151,7 +151,7 @@ def test_a_graph_that_inductor_compiled_has_the_figures_of_its_turns(
 
 
 def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "is_crowded", lambda: True)
+    monkeypatch.setattr(timed_turns, "is_crowded", lambda: True)
     times = health.Health()
     times.measure(0, lambda: None, lambda: None, [])
     seen = times.found()

@@ -1,0 +1,63 @@
+"""Times of both sides of a graph, taken in turns, so that both see the same load of the machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..values import snapshot
+from ..values.device import settle
+
+TIMED_CALLS = 30
+"""Most timed calls of each side of a graph."""
+TIMED_SECONDS = 1.0
+"""Seconds after which no further pair of timed calls of a graph begins."""
+
+
+class Turn(NamedTuple):
+    """The seconds of a call in eager, and of the compiled one behind it."""
+
+    eager: float
+    compiled: float
+
+
+def turns_of(eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> list[Turn]:
+    """Time both sides of a graph on copies of its arguments; the random state is restored.
+
+    A pair of calls during which other processes competed for the cores does not count: threads that wait for each other can
+    then take a thousand times as long, on one side only.
+    """
+    rng, turns = snapshot.rng_state(), list[Turn]()
+    started = time.perf_counter()
+    for _ in range(TIMED_CALLS):
+        crowded = is_crowded()
+        turn = turn_of(eager, compiled, args)
+        if not crowded and not is_crowded():
+            turns.append(turn)
+        if time.perf_counter() - started > TIMED_SECONDS:
+            break
+    snapshot.set_rng_state(rng)
+    return turns
+
+
+def turn_of(eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> Turn:
+    """Time one call of each side on copies of its arguments."""
+    return Turn(_seconds(eager, args), _seconds(compiled, args))
+
+
+def _seconds(function: Callable[..., Any], args: list[Any]) -> float:
+    copies = snapshot.clone(args)
+    settle()  # a GPU computes behind the call
+    begun = time.perf_counter()
+    function(*copies)
+    settle()
+    return time.perf_counter() - begun
+
+
+def is_crowded() -> bool:
+    """Whether more tasks are runnable at this moment than there are cores."""
+    running = Path("/proc/loadavg").read_text().split()[3].partition("/")[0]
+    return int(running) > (os.cpu_count() or 1)
