@@ -34,9 +34,11 @@ class Options(BaseModel):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Device the script needs; auto takes what the script asks for."
     )
-    expect: Literal["auto", "crash", "accuracy", "hang", "recompiles", "graph-break"] = Field(
+    expect: Literal[
+        "auto", "crash", "accuracy", "hang", "recompiles", "graph-break", "compile-time", "memory", "slow"
+    ] = Field(
         "auto",
-        description="The failure to look for; values are compared with auto and accuracy only. With recompiles or graph-break the costliest finding of that sort is reduced as if it were a failure.",
+        description="The failure to look for; values are compared with auto and accuracy only. With recompiles, graph-break, compile-time, memory or slow the costliest finding of that sort is reduced as if it were a failure.",
     )
     target: str | None = Field(
         None, max_length=200, description="Which of several failures to reduce: its index, module path or signature."

@@ -26,11 +26,22 @@ class Kind(StrEnum):
     """Nothing is wrong, and a function is compiled again and again; a failure only where ``--expect`` names it."""
     GRAPH_BREAK = "graph_break"
     """Nothing is wrong, and what is compiled is split; a failure only where ``--expect`` names it."""
+    COMPILE_TIME = "compile_time"
+    """Nothing is wrong, and a graph takes long to compile; a failure only where ``--expect`` names it."""
+    MEMORY = "memory"
+    """Nothing is wrong, and a graph keeps more for its backward than eager does; a failure only where ``--expect`` names it."""
+    SLOW = "slow"
+    """Nothing is wrong, and a compiled graph is slower than eager; a failure only where ``--expect`` names it."""
 
     @property
     def is_finding(self) -> bool:
         """Whether the script does what it should, and compiling it costs more than it need."""
-        return self in (Kind.RECOMPILES, Kind.GRAPH_BREAK)
+        return self in (Kind.RECOMPILES, Kind.GRAPH_BREAK) or self.is_figure
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether it is a finding of one graph, and shows in what was measured of it."""
+        return self in (Kind.COMPILE_TIME, Kind.MEMORY, Kind.SLOW)
 
     @property
     def is_of_metadata(self) -> bool:

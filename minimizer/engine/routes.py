@@ -14,15 +14,18 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 from minimizer.engine import fold
-from minimizer.engine.advice.asked import causes_of
+from minimizer.engine.advice.asked import causes_of, figures_of
 from minimizer.engine.advice.rules import Cause
 from minimizer.engine.between.answer import NO_ANSWER, Answer, checked_of
 from minimizer.engine.budget.clock import until_over
 from minimizer.engine.budget.patience import LEAST_TIMEOUT, ONLY_SHARE
+from minimizer.engine.child.protocol import Health
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.job import Parts
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.calls import CallsLevel
+from minimizer.engine.levels.cost import CostLevel, SavedLevel, announce, signature_of
+from minimizer.engine.levels.cost_oracle import SavedOracle
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.finding import FindingLevel, FindingOracle
 from minimizer.engine.levels.held_graph import GraphLevel
@@ -30,6 +33,7 @@ from minimizer.engine.levels.outer import RAISED, OuterLevel
 from minimizer.engine.levels.parting import VALUES, Compared, EndsWell, PartingLevel
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.levels.window import Unreduced
+from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
@@ -158,22 +162,50 @@ class Routes:
         """The repro of the script itself, as ``judge`` sees it fail, by default the warm child; None where ``otherwise`` stays the verdict."""
         return self._level(partial(PythonLevel, rerun=judge)).draft(otherwise)
 
-    def costliest(self, kind: Kind) -> Cause | None:
-        """The cause of the costliest finding of this kind, by the first run of the script that came to its end; None if it has none."""
-        health = self.parts.surveys.cold
-        if health is None:
-            return None
-        found = causes_of(kind, health.broken, health.recompiled, self.parts.job.script.name)
+    def measured(self, kind: Kind) -> Health | None:
+        """What a run of the script costs, as far as findings of this kind are about it; None if none came to its end."""
+        surveys = self.parts.surveys
+        return surveys.costs() if kind.is_figure else surveys.cold
+
+    def costliest(self, kind: Kind, health: Health) -> Cause | None:
+        """The cause of the costliest finding of this kind in a run that cost this; None if it has none."""
+        name = self.parts.job.script.name
+        if kind.is_figure:
+            found = figures_of(kind, health, name, self.parts.surveys.crowding)
+        else:
+            found = causes_of(kind, health.broken, health.recompiled, name)
         return found[0] if found else None
 
-    def by_finding(self, kind: Kind, cause: Cause, otherwise: Settled) -> Draft | None:
+    def by_finding(self, kind: Kind, cause: Cause, health: Health, otherwise: Settled) -> Draft | None:
         """The repro of a finding; None where the script does not show it when it is run by itself, or runs in several processes."""
         job = self.parts.job
         fold.checked(self.journal.report, checked_of(otherwise.checked, self.exact))
+        if kind.is_figure:
+            announce(kind, cause, self.journal)
+            draft = self._tried("the graph, by what it costs", partial(self._by_cost, kind, cause, health))
+            if draft is None and kind is Kind.MEMORY and self._stands_alone:
+                draft = self._tried("the script, by what it saves", partial(self._by_saved, cause))
+            return draft
         oracle = FindingOracle(self.parts.executor, job.script, kind, cause)
         level = FindingLevel(job.script, job.options.args, self.journal, oracle, jobs=job.settings.trial_jobs)
         level.announce()
         return self._tried("the script, by its finding", level.draft) if self._stands_alone else None
+
+    def _by_cost(self, kind: Kind, cause: Cause, health: Health) -> Draft | None:
+        if cause.graph is None:
+            return None
+        signature = signature_of(kind)
+        case = self.parts.triage.held_first(cause.graph, signature)
+        if case is None:
+            return None
+        oracle = Oracle(self.parts.executor, case.survey, (signature,))
+        script = self.parts.job.script
+        return CostLevel(case, kind, cause, self.journal, oracle=oracle, script=script, health=health).draft()
+
+    def _by_saved(self, cause: Cause) -> Draft | None:
+        job = self.parts.job
+        oracle = SavedOracle(self.parts.executor, job.script, cause)
+        return SavedLevel(job.script, job.options.args, self.journal, oracle, jobs=job.settings.trial_jobs).draft()
 
     def by_outer(self, otherwise: Settled) -> Draft | None:
         """The repro of the script's calls of torch around its graphs; None where these do not show the failure in clean processes too."""

@@ -44,9 +44,13 @@ FIRMER = (
 NOT_FOUND = {
     Kind.RECOMPILES: "No function is compiled again more often than dynamic shapes and a switch to evaluation take.",
     Kind.GRAPH_BREAK: "There is no graph break but those that the script asks for, or that torch itself makes.",
+    Kind.COMPILE_TIME: "No graph takes so long to compile that it is a finding.",
+    Kind.MEMORY: "No compiled graph keeps so much more for its backward than eager does that it is a finding.",
+    Kind.SLOW: "No compiled graph was measured to be slower than eager by more than its calls differ.",
 }
 """The sentence for a script without a finding of a kind that was asked for."""
 UNMEASURED = "No compiled run of the script came to its end and was measured, so that what it costs is not known."
+UNTIMED = "No call of compiled code could be timed"
 UNSHOWN = (
     "No repro was made: the script does not show it by itself in one process, or what is left of it cannot assert it."
 )
@@ -178,15 +182,17 @@ class Costly:
 
     def attempt(self, routes: Routes) -> Draft | Untouched | Settled:
         """The repro of the finding; the verdict where there is none, a healthy one to be confirmed by plain runs."""
-        cause = routes.costliest(self.kind)
+        health = routes.measured(self.kind)
+        cause = routes.costliest(self.kind, health) if health is not None else None
         if cause is None and not is_healthy(self.verdict):
             return self.verdict
-        if routes.parts.surveys.cold is None:
-            unknown = f"{UNMEASURED} {self.verdict.summary}"
+        if health is None or (self.kind is Kind.SLOW and health.untimed):
+            why = UNMEASURED if health is None else f"{UNTIMED}: {health.untimed}."
+            unknown = f"{why} {self.verdict.summary}"
             return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, unknown, self.verdict.checked)
         if cause is None:
             return Untouched(replace(self.verdict, summary=f"{NOT_FOUND[self.kind]} {self.verdict.summary}"))
-        draft = routes.by_finding(self.kind, cause, self.verdict)
+        draft = routes.by_finding(self.kind, cause, health, self.verdict)
         if draft is not None:
             return draft
         return Settled(

@@ -52,6 +52,8 @@ class Outcome(Said):
     """For a measured script: how many graphs Dynamo handed to a backend."""
     attempted: bool = True
     """For a script: whether Dynamo was given a frame to compile."""
+    saved: int = 0
+    """For a script that is asked for it: the bytes that autograd saved for backwards."""
     draws: bool = False
     """For a script: whether it has moved a global random generator, by drawing or by setting it."""
     writes: list[int] = field(default_factory=list)
@@ -62,6 +64,8 @@ class Outcome(Said):
     """Index of the layer in a table of layers; -1 for the graph's own outputs."""
     part: str = ""
     figures: Message | None = None
+    cost: Message | None = None
+    """What both sides of a program cost."""
     values: dict[str, str] = field(default_factory=dict)
     """Answers as text, by the expression or operator that was asked about."""
     exact: Message | None = None

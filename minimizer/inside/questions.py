@@ -121,6 +121,16 @@ class ObserveRequest(TrialRequest):
     task: ClassVar[str] = "observe"
 
 
+@dataclass(frozen=True, kw_only=True)
+class CostRequest(TrialRequest):
+    """A program as in a trial, to be measured on both sides and not compared."""
+
+    task: ClassVar[str] = "measure_cost"
+    of: str
+    """What is measured: ``slow`` (seconds of a call), ``memory`` (bytes that autograd saves in one), or ``compile_time`` (seconds of the first
+    compiled call, against those of a single operator)."""
+
+
 @dataclass(frozen=True)
 class TableLayer:
     """A layer of a table, by the name of its function and the names of its input and output values."""
@@ -177,6 +187,8 @@ class ScriptRequest(Switched):
     """Report the aten operators that run inside compiled functions; with ``compile`` false."""
     measure: bool = False
     """Report graph breaks and recompiles with the script's lines; with ``compile``."""
+    count_saved: bool = False
+    """Report the bytes that autograd saves for backwards."""
     recompile_limit: int | None = None
     """Compilations of one function until the rest of its calls run in eager, unless the script sets that; None: Dynamo's default."""
     state: int = 0

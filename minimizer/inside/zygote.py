@@ -301,6 +301,7 @@ def main(incoming: int, outgoing: int) -> None:
     try:
         ready = warm_up()
         with asking_the_driver(), counted_without_runtime():
+            from .tasks.cost import measure_cost
             from .tasks.exact_run import exact_run
             from .tasks.layers import layers
             from .tasks.loss_curve import loss_curve
@@ -320,6 +321,7 @@ def main(incoming: int, outgoing: int) -> None:
         survey,
         judge,
         observe,
+        measure_cost,
         check_operators,
         layers,
         rerun,

@@ -37,6 +37,10 @@ WORDS = {
         "returns a tensor with wrong metadata", "returns tensors with wrong metadata for {what}", "metadata"),
     Kind.RECOMPILES: Words("A function is compiled again and again", "recompiles", "compiles a function again and again, since {what}", "recompile"),
     Kind.GRAPH_BREAK: Words("The compiled function is split by a graph break", "breaks the graph", "breaks the graph, since {what}", "graph break"),
+    Kind.COMPILE_TIME: Words("A graph takes long to compile", "takes long to compile", "takes long to compile {what}", "compile time"),
+    Kind.MEMORY: Words("The compiled code keeps more for its backward than eager does",
+        "keeps more for its backward than eager does", "keeps more than eager does for the backward of {what}", "memory"),
+    Kind.SLOW: Words("The compiled code is slower than eager", "is slower than eager", "is slower than eager for {what}", "slow"),
 }  # fmt: skip
 LAYOUT_ONLY = Words("Values equal, memory layout differs",
     "returns a tensor in another memory layout", "changes only the strides for {what}", "metadata")  # fmt: skip

@@ -93,11 +93,44 @@ def test_recompiles_are_reduced(tmp_path: Path) -> None:
     assert "the size" not in report["failure"]["message"]
 
 
+SCORES = """
+    import torch
+
+    class NormalScores(torch.nn.Module):
+        def forward(self, x):
+            share = torch.sigmoid(x)
+            return 1.4142 * torch.{function}(2 * share - 1).clamp(-4, 4)
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(32, 512), NormalScores(), torch.nn.LayerNorm(512), torch.nn.Linear(512, 4))
+    score = torch.compile(net.eval())
+    with torch.no_grad():
+        for _ in range(3):
+            print(score(torch.randn(1024, 32)).sum().item())
+"""
+
+
+def test_an_operator_that_is_slower_than_eager_is_found(tmp_path: Path) -> None:
+    """Inductor's inverse error function on a CPU takes several times what eager's does."""
+    path = script(tmp_path, SCORES.format(function="erfinv"), "scores.py")
+
+    status, report = minimize(path, tmp_path / "out", "--expect", "slow", "--no-diagnosis")
+
+    assert (status, report["status"], report["failure"]["kind"]) == (0, "minimized", "slow")
+    assert report["verification"]["failed_same"] == report["verification"]["runs"]
+    assert report["verification"]["passes_with_compiler_off"]
+    (culprit,) = report["culprits"]
+    assert (culprit["ops"], culprit["module"], report["reduction"]["nodes_after"]) == (["aten.erfinv"], "1", 1)
+    assert report["reduction"]["lines_after"] <= 15
+
+
 @pytest.mark.parametrize(
     ("text", "expect", "none"),
     [
         (LOGGED.format(step="self.seen.append(1)"), "graph-break", "There is no graph break"),
         (STEPS.format(first="torch.tensor(1)"), "recompiles", "No function is compiled again"),
+        (STEPS.format(first=1), "memory", "No compiled graph keeps so much more"),
+        (STEPS.format(first=1), "compile-time", "No graph takes so long to compile"),
     ],
 )
 def test_a_twin_without_the_finding_is_healthy(text: str, expect: str, none: str, tmp_path: Path) -> None:

@@ -194,6 +194,9 @@ _CHOICES = {
     "hang": "hang",
     "recompiles": "no failure: recompiles",
     "graph-break": "no failure: a graph break",
+    "compile-time": "no failure: compile time",
+    "memory": "no failure: memory for the backward",
+    "slow": "no failure: slower than eager",
     "cpu": "CPU",
     "cuda": "CUDA GPU",
 }

@@ -12,7 +12,13 @@ from minimizer.engine.child.protocol import Health
 from minimizer.report.finding import FindingKind
 from minimizer.vocabulary import Kind
 
-FINDINGS: Mapping[Kind, FindingKind] = {Kind.RECOMPILES: "recompiles", Kind.GRAPH_BREAK: "graph_breaks"}
+FINDINGS: Mapping[Kind, FindingKind] = {
+    Kind.RECOMPILES: "recompiles",
+    Kind.GRAPH_BREAK: "graph_breaks",
+    Kind.COMPILE_TIME: "compile_time",
+    Kind.MEMORY: "memory",
+    Kind.SLOW: "slow",
+}
 SOURCE = re.compile(r"\b(?:[LG]\[[^\]]*\]|[A-Za-z_]\w*(?=[.\[]))(?P<reached>(?:\.\w+|\[[^\]]*\])*)")
 """What a guard is about: a variable, as itself or among the local or global ones, and what is reached from it."""
 NUMBER = re.compile(r"\b\d+(?:\.\d+)?\b")
@@ -33,6 +39,11 @@ def causes_of(kind: Kind, broken: Sequence[Break], recompiled: Sequence[Recompil
         return passes.get((cause.place.file, cause.place.line), 0) if cause.place is not None else 0
 
     return sorted(found, key=cost, reverse=True)  # of equal ones the first
+
+
+def figures_of(kind: Kind, health: Health, name: str, crowding: float) -> list[Cause]:
+    """The causes of findings of this kind, of what a timed run of the script ``name`` cost; the costliest first."""
+    return [cause for cause in causes(health, "", name, crowding) if cause.finding.kind == FINDINGS[kind]]
 
 
 def trait(cause: Cause) -> str:

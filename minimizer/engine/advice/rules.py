@@ -76,6 +76,8 @@ class Cause:
     """The reason of a graph break or of recompiles, as a clause."""
     guard: str = ""
     """The guard that fails again and again, without the values that it expects."""
+    graph: int | None = None
+    """The index of the graph that a figure is of; None for what is of no graph."""
 
 
 def causes(
@@ -241,7 +243,7 @@ def _long_compilations(health: Health, crowding: float) -> Iterator[Cause]:
             source=_source(one.place),
             cost=Cost(what="compiling", value=round(one.seconds, 1), unit="s"),
         )
-        yield Cause(finding, place=one.place, blocks=tuple(each.path for each in blocks))
+        yield Cause(finding, place=one.place, blocks=tuple(each.path for each in blocks), graph=one.graph)
 
 
 # times ----------------------------------------------------------------------------------------------------------------
@@ -259,7 +261,7 @@ def _slow(timed: Sequence[Timed]) -> Iterator[Cause]:
                 source=_source(one.place),
                 cost=Cost(what="more than eager", value=round(more * 1e3, 3), unit="ms per call"),
             )
-            yield Cause(finding, place=one.place)
+            yield Cause(finding, place=one.place, graph=one.graph)
 
 
 # memory ---------------------------------------------------------------------------------------------------------------
@@ -274,7 +276,7 @@ def _kept(health: Health) -> Iterator[Cause]:
             source=_source(one.place),
             cost=Cost(what="kept for the backward beyond eager's", value=more, unit="MB"),
         )
-        yield Cause(finding, place=one.place)
+        yield Cause(finding, place=one.place, graph=one.graph)
 
 
 def _source(place: StackLine) -> Source:

@@ -18,6 +18,8 @@ Line = tuple[Name, Annotated[int, Field(ge=0, le=10**9)], Name]
 """File, number and text."""
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Number = float | None
+Amount = Annotated[float, Field(ge=0, le=10**15, allow_inf_nan=False)]
+"""Seconds or bytes."""
 Seconds = Annotated[float, Field(ge=0, le=10**9, allow_inf_nan=False)]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from minimizer.engine.child.bounded import Count, Line, Long, Loose, Number, Text
+from minimizer.engine.child.bounded import Amount, Count, Line, Long, Loose, Number, Text
 from minimizer.engine.child.compilations import Break, Recompile
 from minimizer.engine.child.curves import Curve, Examined, SignedError
 from minimizer.engine.child.exact_log import ExactLog
@@ -130,6 +130,13 @@ class Figures(Loose):
     nonfinite: NonFinite | None = None
 
 
+class Cost(Loose):
+    """What a program costs compiled, and what that is to be compared with: in seconds or bytes."""
+
+    base: Amount
+    compiled: Amount
+
+
 class Ending(StrEnum):
     """The ending of a trial: the child's own values (``inside/outcome.py``), and three that we assign."""
 
@@ -175,6 +182,8 @@ class Outcome(Loose):
     """For a measured script: its graph breaks, its recompiles, and the number of its graphs."""
     attempted: bool = True
     """For a script: whether Dynamo was given a frame to compile."""
+    saved: Count = 0
+    """For a script that is asked for it: the bytes that autograd saved for backwards."""
     draws: bool = False
     """For a script: whether it has moved a global random generator, by drawing or by setting it."""
     writes: list[int] = Field(default_factory=list, max_length=10_000)
@@ -185,6 +194,8 @@ class Outcome(Loose):
     """In a table of layers: the layer's index; -1 for the outputs of the graph."""
     part: Text = ""
     figures: Figures | None = None
+    cost: Cost | None = None
+    """For a trial that measures: what both sides cost."""
     parts: dict[Text, bool] = Field(default_factory=dict, max_length=10_000)
     """For a trial with switches: the parts of the compiler that were asked for, and whether each made a difference."""
     values: dict[Text, Text] = Field(default_factory=dict, max_length=1000)

@@ -28,7 +28,8 @@ __all__ = ["DATA_FILE", "DataKey", "Details", "SCRIPT_FILE", "Repro", "bundle", 
 SCRIPT_FILE = "repro.py"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _TAKEN = {
-    "actual", "eager", "error", "expected", "faulthandler", "function", "message", "out", "Path", "signal", "subprocess", "sys",
+    "actual", "eager", "error", "expected", "faulthandler", "function", "message", "out", "Path", "signal", "subprocess", "sys", "time",
+    "timeit",
     *HELPERS,
 }  # fmt: skip
 

@@ -47,5 +47,9 @@ class Details(TypedDict, total=False):
     """Seconds after which a repro takes compilation for hung, if other than `idioms.REPRO_SECONDS`."""
     stuck_in: str
     """The function that never returns, as a stack names it."""
+    times: float
+    """For a figure: how many times the base compiled code must cost to show the finding."""
+    calls: int
+    """For times of calls: how many are timed together."""
     eager_error: str
     """For a missing error: the name of the exception type that eager raises."""

@@ -16,9 +16,11 @@ import signal
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from minimizer.engine.budget.patience import REPRO_SECONDS
 from minimizer.engine.child.clean_process import UNABLE
+from minimizer.engine.emit import cost_idioms
 from minimizer.engine.emit.details import Details
 from minimizer.engine.emit.inputs import given
 from minimizer.engine.emit.layout import LINE
@@ -89,6 +91,8 @@ def evidence(kind: Kind, subject: Subject) -> str:
         return "actual   "  # the handler has already searched the message for the telltale words
     if kind.is_of_metadata:
         return f"AssertionError: {_shared(details)}expected="
+    if kind.is_figure:
+        return "AssertionError: expected="
     return "AssertionError: expected=" if BOTH in _assertion(details) else "AssertionError: "
 
 
@@ -342,4 +346,5 @@ _IDIOMS: dict[Kind, Callable[[Subject], str]] = {
     Kind.WRONG_OUTPUT: _values,
     Kind.WRONG_GRADIENT: _gradients,
     Kind.WRONG_METADATA: _metadata,
+    **{kind: partial(cost_idioms.write, kind, guard=_try) for kind in cost_idioms.COSTS},
 }

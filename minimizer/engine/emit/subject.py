@@ -12,7 +12,7 @@ from minimizer.engine.program.arguments import Code, Ref, substitution
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.reduce.graph.generators import is_contiguous
 
-HELPERS = ("data", "describe", "fn", "out", "raised", "run")
+HELPERS = ("compiled", "data", "describe", "fn", "kept", "out", "raised", "run", "saved", "seconds", "times")
 """Names that the idioms bind, and that would shadow names of the script in the compiled code."""
 WAIT_FOR_GPU = "torch.cuda.synchronize()"
 

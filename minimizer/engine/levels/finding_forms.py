@@ -6,9 +6,11 @@ All keep the promise of the others: exit status 1 while the script does that, 0 
 from __future__ import annotations
 
 import ast
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from minimizer.engine.advice.memory import TIMES_MORE
 from minimizer.engine.advice.rules import REPEATED
 from minimizer.engine.between.public import with_fullgraph
 from minimizer.engine.between.showing import guarded
@@ -21,6 +23,24 @@ LIMIT = f"""\
 torch._dynamo.config.recompile_limit = {REPEATED}
 torch._dynamo.config.fail_on_recompile_limit_hit = True
 """
+COUNTING = """\
+def saved_bytes():
+    saved = {{}}
+
+    def pack(value):
+        saved[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        {last}
+    return sum(saved.values())
+
+with torch.compiler.set_stance("force_eager"):
+    expected = saved_bytes()
+actual = saved_bytes()
+"""
+SAVED_MORE = "expected="
+SAVED = f'assert actual <= {TIMES_MORE} * expected, f"{{expected=:,}}, {{actual=:,}}"\n'
 COUNTS = "from torch._dynamo.utils import counters"
 COUNTED = f"""\
 reasons = [one for one in counters["graph_break"] if one.startswith({{reason!r}})]
@@ -40,6 +60,9 @@ def forms(text: str, kind: Kind, reason: str) -> Iterator[Form]:
     """Forms of a reduced script; ``reason``: the first line of what Dynamo says of a graph break."""
     if imported(ast.parse(text)).get("torch") != "torch":
         text = _importing(text, "import torch")
+    if kind is Kind.MEMORY:
+        yield Form(guarded(_counting(text)) + SAVED, SAVED_MORE)
+        return
     if kind is Kind.RECOMPILES:
         handled = _handled(_limited(text), "torch._dynamo.exc.FailOnRecompileLimitHit", repr(COMPILED))
         yield Form(guarded(handled), COMPILED)
@@ -63,6 +86,14 @@ def _importing(text: str, statement: str) -> str:
 def _is_text(statement: ast.stmt) -> bool:
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def _counting(text: str) -> str:
+    """The script with its last statement in a function that counts what is saved in it, called without the compiler and with it."""
+    *before, last = ast.parse(text).body
+    value = last.value if isinstance(last, ast.Assign | ast.AnnAssign) else None
+    counted = ast.parse(COUNTING.format(last=textwrap.indent(ast.unparse(value or last), " " * 8).lstrip())).body
+    return _text([*before, *counted])
 
 
 def _limited(text: str) -> str:

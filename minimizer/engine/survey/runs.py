@@ -430,9 +430,18 @@ class Surveys:
             return TimedRun(health) if health is not None else None
         if survey.finished is None or (found := survey.finished.health) is None:
             return None
-        if self.cold is not None:
-            found = found.model_copy(update={name: getattr(self.cold, name) for name in COLD})
-        return TimedRun(found, survey.finished)
+        return TimedRun(self._with_cold(found), survey.finished)
+
+    def costs(self) -> protocol.Health | None:
+        """What a timed run of the script costs, with the compile times of a cold cache; None if it does not come to its end."""
+        finished = self.timed()
+        return self._with_cold(finished.health) if finished is not None and finished.health is not None else None
+
+    def _with_cold(self, found: protocol.Health) -> protocol.Health:
+        """The health of a run with what is measured with a cold cache, as far as that is known."""
+        if self.cold is None:
+            return found
+        return found.model_copy(update={name: getattr(self.cold, name) for name in COLD})
 
     def timed(self, text: str | None = None, *, cold: bool = False) -> protocol.Finished | None:
         """A timed run, with another text if given; None if it does not come to its end. ``cold``: with an empty cache of its own."""

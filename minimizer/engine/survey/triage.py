@@ -14,6 +14,7 @@ from functools import partial
 
 from minimizer.engine.budget.patience import REPEAT_SECONDS, SURVEYS
 from minimizer.engine.child import protocol
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_healthy
 from minimizer.engine.survey.holding import Holding, Suspects
 from minimizer.engine.survey.observed import EndedRun, HeldRun, UnendedRun
@@ -115,6 +116,10 @@ class Triage:
         """The call of a case, held again, just before compiled code makes it; None if it cannot be held."""
         place = HoldPlace(case.graph, case.call) if case.graph is not None else None
         return self._holding.case_at(place, case.signature)
+
+    def held_first(self, graph: int, signature: Signature) -> Case | None:
+        """The first call of a graph, held for a failure with this signature; None if it cannot be held."""
+        return self._holding.case_at(HoldPlace(graph, 0), signature)
 
     def without(self, graphs: Sequence[int]) -> Found:
         """The result of a run that does not compare calls of these graphs; later runs do not either."""

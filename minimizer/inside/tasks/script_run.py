@@ -27,6 +27,7 @@ from ..compiler.operators import PlacedOperators, TorchCalls, unusual
 from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..questions import ScriptRequest
+from ..values.saved import saved_bytes
 from ..watch import compilations
 from ..watch.attempts import Attempts
 from ..watch.health import MOST_COMPILATIONS
@@ -62,11 +63,14 @@ def rerun(message: Message, channel: Channel) -> None:
     attempts = Attempts(lambda: channel.send(Phase("script", "compiled")))
     channel.send(Phase("script", "script" if request.compile else "eager"))
     start = RandomStart(request.state)
-    with caches.left_to_script() if request.caches else contextlib.nullcontext():
+    counted: contextlib.AbstractContextManager[Mapping[int, int]] = contextlib.nullcontext({})
+    if request.count_saved:
+        counted = saved_bytes()
+    with caches.left_to_script() if request.caches else contextlib.nullcontext(), counted as saved:
         error = what_ends(request.script, request.args, request.text)
     breaks = list(torch._dynamo.utils.counters["graph_break"])[:20]
     outcome = _outcome(error, compiled=request.compile)
-    told = replace(outcome, graph_breaks=breaks, attempted=attempts.any, draws=start.is_left)
+    told = replace(outcome, graph_breaks=breaks, attempted=attempts.any, draws=start.is_left, saved=sum(saved.values()))
     if request.measure:
         graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
         told = replace(told, broken=compilations.breaks(()), recompiled=compilations.recompiles(), graphs=graphs)

@@ -187,8 +187,12 @@ class Trial:
 
     def compile(self, function: Any) -> Any:
         """``torch.compile`` a function with the request's arguments."""
-        kwargs = eval(f"dict({self._request.compile_kwargs})", {"torch": torch, **function.__globals__})
-        return torch.compile(function, **kwargs)
+        return torch.compile(function, **self.compile_kwargs(function))
+
+    def compile_kwargs(self, function: Any) -> dict[str, Any]:
+        """The request's arguments of ``torch.compile``, by the names that the candidate ``function`` sees."""
+        options = eval(f"dict({self._request.compile_kwargs})", {"torch": torch, **function.__globals__})
+        return dict(options)
 
     def compiler(self) -> Run:
         """What runs a call compiled. Each function is compiled once, at its first call."""

@@ -34,6 +34,8 @@ from minimizer.engine.survey.cases import Case, Settled
 from minimizer.engine.suspects import (
     FIRMER,
     NOT_FOUND,
+    UNMEASURED,
+    UNTIMED,
     Between,
     Costly,
     Graphs,
@@ -505,6 +507,23 @@ def test_a_script_that_was_not_measured_is_not_said_to_have_no_finding(job: Job)
     end = Costly(Kind.RECOMPILES, WELL).attempt(routes_of(job, surveys=SimpleNamespace(cold=None)))
     assert isinstance(end, Settled) and (end.status, end.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert "not known" in end.summary and NOT_FOUND[Kind.RECOMPILES] not in end.summary
+
+
+@pytest.mark.parametrize(
+    ("kind", "health", "says"),
+    [
+        (Kind.SLOW, None, UNMEASURED),
+        (Kind.SLOW, Health(untimed="other processes used the cores"), f"{UNTIMED}: other processes used the cores. "),
+        (Kind.MEMORY, Health(untimed="other processes used the cores"), NOT_FOUND[Kind.MEMORY]),
+        (Kind.SLOW, Health(), NOT_FOUND[Kind.SLOW]),
+    ],
+)
+def test_a_figure_is_measured_in_a_run_of_its_own(job: Job, kind: Kind, health: Health | None, says: str) -> None:
+    surveys = SimpleNamespace(costs=lambda: health, crowding=1.0)
+    end = Costly(kind, WELL).attempt(routes_of(job, surveys=surveys))
+    verdict = end.verdict if isinstance(end, Untouched) else end
+    assert isinstance(verdict, Settled) and verdict.summary.startswith(says)
+    assert (verdict.status is Status.HEALTHY) is says.startswith("No compiled graph")
 
 
 def test_a_finding_of_several_processes_is_told_and_has_no_repro(job: Job) -> None:

@@ -1,0 +1,83 @@
+"""The idioms of findings that are figures: a repro measures both sides, and asserts a factor between them that noise does not reach."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from minimizer.engine.emit.subject import Subject
+from minimizer.vocabulary import Kind
+
+TURNS = 20
+"""Turns of both sides, of whose times the least counts."""
+
+
+def slow(subject: Subject) -> tuple[str, list[str], str]:
+    """Times of calls in turns, so that both sides see the same load."""
+    fn, compiled, times = (subject.helpers[name] for name in ("fn", "compiled", "times"))
+    call = f"timeit.timeit(lambda: {subject.call(fn)}, number={subject.details['calls']})"
+    measured = [
+        f"{compiled} = {subject.compiled}",
+        subject.call(compiled),
+        f"{times} = [[{call} for {fn} in ({subject.eager}, {compiled})] for _ in range({TURNS})]",
+        f"expected, actual = map(min, zip(*{times}))",
+    ]
+    return "", measured, "expected"
+
+
+def memory(subject: Subject) -> tuple[str, list[str], str]:
+    """Bytes of all storages that autograd saves in a call."""
+    fn, out, saved, kept = (subject.helpers[name] for name in ("fn", "out", "saved", "kept"))
+    definition = f"""\
+def {kept}({fn}):
+    {saved} = {{}}
+
+    def pack(value):
+        {saved}[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        {out} = {subject.call(fn)}
+    return sum({saved}.values())
+"""
+    return definition, [f"expected, actual = {kept}({subject.eager}), {kept}({subject.compiled})"], "expected"
+
+
+def compile_time(subject: Subject) -> tuple[str, list[str], str]:
+    """Seconds of a first compiled call, beside those of a single operator; no cache is read."""
+    fn, seconds = subject.helpers["fn"], subject.helpers["seconds"]
+    single = f"{replace(subject, function='torch.neg').compiled}(torch.ones(8))"
+    definition = f"""\
+def {seconds}({fn}):
+    torch._dynamo.reset()
+    begin = time.perf_counter()
+    {fn}()
+    return time.perf_counter() - begin
+"""
+    measured = [
+        "torch._inductor.config.force_disable_caches = True",
+        f"{single}  # starts the compiler",
+        f"expected = {seconds}(lambda: {single})",
+        f"actual = {seconds}(lambda: {subject.call(subject.compiled)})",
+    ]
+    return definition, measured, "max(expected, 0.1)"
+
+
+COSTS: Mapping[Kind, Callable[[Subject], tuple[str, list[str], str]]] = {
+    Kind.SLOW: slow,
+    Kind.MEMORY: memory,
+    Kind.COMPILE_TIME: compile_time,
+}
+"""For each kind: a definition, the statements that bind ``expected`` and ``actual``, and what `actual` may be a multiple of."""
+UNITS: Mapping[Kind, str] = {Kind.SLOW: ":.3g", Kind.MEMORY: ":,", Kind.COMPILE_TIME: ":.1f"}
+"""How the figures are written: seconds, or bytes."""
+
+
+def write(kind: Kind, subject: Subject, guard: Callable[..., str]) -> str:
+    """The statements below the function; ``guard`` puts those into ``try`` that may fail for reasons of the machine."""
+    definition, measured, base = COSTS[kind](subject)
+    shown = "{expected=" + UNITS[kind] + "}, {actual=" + UNITS[kind] + "}"
+    measures = guard(*subject.settings, *subject.inputs, *measured)
+    asserted = f'assert actual <= {subject.details["times"]:g} * {base}, f"{shown}"\n'
+    return "\n".join(filter(None, [textwrap.dedent(definition), measures, asserted]))

@@ -1,0 +1,151 @@
+"""The oracle of a finding that is a figure: does a program still cost so much more compiled than in eager?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from minimizer.engine.advice.memory import TIMES_MORE
+from minimizer.engine.advice.rules import SLOWER, SLOWER_SECONDS, Cause
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.outcome import Cost, Ending
+from minimizer.engine.levels.finding import FindingOracle
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.timeouts import TrialTimes
+from minimizer.engine.program.model import Program
+from minimizer.inside.questions import CostRequest
+from minimizer.vocabulary import Kind
+
+LEAST_TIMES: Mapping[Kind, float] = {Kind.SLOW: SLOWER, Kind.MEMORY: TIMES_MORE, Kind.COMPILE_TIME: 5.0}
+"""How many times the base a program must cost at least: that of eager, and of compiling a single operator."""
+LEAST_MORE: Mapping[Kind, float] = {Kind.SLOW: SLOWER_SECONDS, Kind.MEMORY: 1e6, Kind.COMPILE_TIME: 5.0}
+"""What it must cost beyond that: seconds of a call, bytes, seconds of compiling."""
+KEPT_SHARE: Mapping[Kind, float] = {Kind.SLOW: 0.5, Kind.MEMORY: 1 / 16, Kind.COMPILE_TIME: 0.5}
+"""The part of the whole graph's excess that what is left must have. Bytes add up over equal layers, of which one is enough; of a time that does
+not come of one place, less would be the price of any call."""
+PARTITIONED = "aot_eager_decomp_partition"
+"""The backend with AOTAutograd's choice of what is saved, and without Inductor."""
+LEAST_BASE: Mapping[Kind, float] = {Kind.COMPILE_TIME: 0.1}
+"""What the base counts at least. Nothing is compiled in less, and without the compiler both sides take no time."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a program must cost to show a finding: ``times`` the base, and ``more`` beyond it."""
+
+    kind: Kind
+    times: float
+    more: float
+
+    @classmethod
+    def lowest(cls, kind: Kind) -> Bar:
+        """The bar for whatever may have a finding of this kind."""
+        return cls(kind, LEAST_TIMES[kind], LEAST_MORE[kind])
+
+    @classmethod
+    def of(cls, kind: Kind, whole: Cost) -> Bar:
+        """The bar for parts of a graph that costs this: half of its excess, on a scale of factors."""
+        base = _base(kind, whole)
+        times = max(LEAST_TIMES[kind], math.sqrt(whole.compiled / base)) if base else LEAST_TIMES[kind]
+        return cls(kind, times, max(LEAST_MORE[kind], KEPT_SHARE[kind] * (whole.compiled - base)))
+
+    def is_cleared(self, cost: Cost) -> bool:
+        """Whether a program costs as much."""
+        base = _base(self.kind, cost)
+        return cost.compiled >= self.times * base and cost.compiled - base >= self.more
+
+
+def times_more(kind: Kind, cost: Cost) -> float:
+    """How many times the base compiled code costs; infinite where that is nothing."""
+    base = _base(kind, cost)
+    return cost.compiled / base if base else math.inf
+
+
+def _base(kind: Kind, cost: Cost) -> float:
+    return max(cost.base, LEAST_BASE.get(kind, 0.0))
+
+
+class SavedOracle(FindingOracle):
+    """Judges whether a script ends well with the compiler and without it, and compiled code saves as much more for its backwards."""
+
+    def __init__(self, executor: Executor, path: Path, cause: Cause) -> None:
+        super().__init__(executor, path, Kind.MEMORY, cause)
+        self._bar = Bar.lowest(Kind.MEMORY)
+
+    def aim(self, text: str) -> bool:
+        """Set the bar by the whole script; whether it shows the finding by itself."""
+        cost, _ = self._cost(text)
+        if cost is None or not self._bar.is_cleared(cost):
+            return False
+        self._bar = Bar.of(self.kind, cost)
+        return True
+
+    def shown(self, text: str) -> Cause | None:
+        """The cause of the finding; None if a script does not show it."""
+        return self.cause if self._judge(text)[0] else None
+
+    def is_partitioned(self, text: str) -> bool:
+        """Whether as much is saved where AOTAutograd chooses what is, and Inductor compiles nothing."""
+        cost, _ = self._cost(text, PARTITIONED)
+        return cost is not None and self._bar.is_cleared(cost)
+
+    def _judge(self, text: str) -> tuple[bool, bool]:
+        cost, draws = self._cost(text)
+        return cost is not None and self._bar.is_cleared(cost), draws
+
+    def _cost(self, text: str, backend: str | None = None) -> tuple[Cost | None, bool]:
+        """What a script saves (None where it does not end well), and whether it draws random numbers."""
+        eager = self._request(text, compiled=False)
+        compiled = self._request(text, compiled=True, backend=backend, state=eager.state)
+        outcomes = self._run([replace(request, count_saved=True) for request in (eager, compiled)])
+        if any(outcome.ending is not Ending.SAME for outcome in outcomes):
+            return None, outcomes[0].draws
+        return Cost(base=outcomes[0].saved, compiled=outcomes[1].saved), outcomes[0].draws
+
+
+@dataclass
+class CostOracle:
+    """Judges programs by what they cost, one at a time: times of two that share the cores would be those of the load.
+
+    ``trial`` writes the requests. ``bar``: what a program must clear; at first that of the finding itself.
+    """
+
+    trial: Oracle
+    kind: Kind
+    bar: Bar
+    trials: int = 0
+    _times: TrialTimes = field(default_factory=TrialTimes)
+
+    @classmethod
+    def for_whole(cls, trial: Oracle, kind: Kind) -> CostOracle:
+        """An oracle by the least that any graph must cost."""
+        return cls(trial, kind, Bar.lowest(kind))
+
+    def aim(self, program: Program) -> bool:
+        """Set the bar by the whole graph; whether it shows the finding by itself."""
+        cost = self.cost(program)
+        if cost is None or not self.bar.is_cleared(cost):
+            return False
+        self.bar = Bar.of(self.kind, cost)
+        return True
+
+    def check(self, programs: Sequence[Program]) -> list[bool]:
+        """Whether each of the programs still costs as much."""
+        return [self.clears(program) for program in programs]
+
+    def clears(self, program: Program) -> bool:
+        """Whether a program still costs as much."""
+        cost = self.cost(program)
+        return cost is not None and self.bar.is_cleared(cost)
+
+    def cost(self, program: Program) -> Cost | None:
+        """What a program costs; None where it does not run on both sides."""
+        request = CostRequest(**vars(self.trial.request(program)), of=self.kind.value)
+        (outcome,) = self.trial.executor.judge([request], timeout=self._times.timeout())
+        self.trials += 1
+        self._times.note([outcome])
+        if request.golden_files:
+            self.trial.survey.trim()
+        return outcome.cost if outcome.ending is Ending.SAME else None

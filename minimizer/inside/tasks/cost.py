@@ -1,0 +1,113 @@
+"""What a program costs in eager and compiled: the trial of a job that reduces a finding which is a figure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch._inductor.config
+
+from ..messages import Phase
+from ..outcome import Ending, Outcome
+from ..questions import CostRequest
+from ..values import snapshot
+from ..values.device import settle
+from ..values.saved import saved_bytes
+from ..watch.timed_turns import Turn, turn_of
+from ..wire import Channel, Message
+from .trial import Trial
+
+Function = Callable[..., Any]
+TURNS, LEAST_TURNS, TIMED_SECONDS = 20, 5, 10.0
+"""Turns of calls, the fewest, and the seconds after which there are no more of them. The least time of each side counts, as in the repro:
+what else the machine has to do only adds to it."""
+
+
+class Cost(NamedTuple):
+    """What a program costs compiled, and what that is to be compared with: in seconds or bytes."""
+
+    base: float
+    compiled: float
+
+
+def measure_cost(message: Message, channel: Channel) -> None:
+    """Task of a forked child: answer a `CostRequest` with an `Outcome` that has the cost, unless either side raises."""
+    request = CostRequest.read(message)
+    torch._inductor.config.compile_threads = request.threads or 1
+    trial = Trial(request, channel)
+    channel.send(_measured(trial, request.of, channel))
+
+
+def _measured(trial: Trial, of: str, channel: Channel) -> Outcome:
+    try:
+        function, inputs = trial.load()
+        call = trial.call_of(function, inputs)
+    except Exception as error:
+        return Outcome.of_error(Ending.SETUP_ERROR, error)
+    with call.started():
+        channel.send(Phase(phase="eager"))
+        try:
+            function(*snapshot.clone(inputs))
+        except Exception as error:
+            return Outcome.of_error(Ending.EAGER_ERROR, error)
+        channel.send(Phase(phase="compiled"))
+        try:
+            cost = COSTS[of](trial, function, inputs)
+        except Exception as error:
+            return Outcome.raised(error)
+    return Outcome(Ending.SAME, cost=cost._asdict())
+
+
+def _of_calls(trial: Trial, function: Function, inputs: list[Any]) -> Cost:
+    """Seconds of the fastest call of each side."""
+    compiled = trial.compile(function)
+    compiled(*snapshot.clone(inputs))
+    turns, until = list[Turn](), time.perf_counter() + TIMED_SECONDS
+    while len(turns) < LEAST_TURNS or (len(turns) < TURNS and time.perf_counter() < until):
+        turns.append(turn_of(function, compiled, inputs))
+    return Cost(*map(min, zip(*turns, strict=True)))
+
+
+def _of_memory(trial: Trial, function: Function, inputs: list[Any]) -> Cost:
+    """Bytes of all storages that autograd saves in a call, those of inputs among them: what the repro counts."""
+    return Cost(saved_by(function, inputs), saved_by(trial.compile(function), inputs))
+
+
+def saved_by(function: Function, inputs: list[Any]) -> int:
+    """The bytes of all storages that autograd saves in a call on copies of these inputs."""
+    with saved_bytes() as saved:
+        results = function(*snapshot.clone(inputs))  # held until it is counted
+    total = sum(saved.values())
+    del results
+    return total
+
+
+def _of_compiling(trial: Trial, function: Function, inputs: list[Any]) -> Cost:
+    """Seconds of the first compiled call, and of one of a single operator; no cache is read, and the compiler was started before."""
+    torch._inductor.config.force_disable_caches = True
+    small = [torch.ones(8, device=_device_of(inputs))]
+    kwargs = trial.compile_kwargs(function)
+    _first_call(torch.neg, small, kwargs)
+    return Cost(_first_call(torch.neg, small, kwargs), _first_call(function, inputs, kwargs))
+
+
+def _first_call(function: Function, inputs: list[Any], kwargs: dict[str, Any]) -> float:
+    torch._dynamo.reset()
+    copies = snapshot.clone(inputs)
+    begun = time.perf_counter()
+    torch.compile(function, **kwargs)(*copies)
+    settle()
+    return time.perf_counter() - begun
+
+
+def _device_of(inputs: list[Any]) -> torch.device:
+    return next((one.device for one in inputs if isinstance(one, torch.Tensor)), torch.device("cpu"))
+
+
+COSTS: dict[str, Callable[[Trial, Function, list[Any]], Cost]] = {
+    "slow": _of_calls,
+    "memory": _of_memory,
+    "compile_time": _of_compiling,
+}
