@@ -281,6 +281,12 @@ def test_trials_leave_nothing_behind(child: Executor) -> None:
     assert outcome.ending == "same"
 
 
+def test_a_trial_collects_its_garbage(child: Executor) -> None:
+    """Its parent looks for none while it imports."""
+    (outcome,) = judge(child, trial("return x", setup="import gc\nassert gc.isenabled()"))
+    assert outcome.ending == "same"
+
+
 def test_parallel_trials_come_back_in_order(child: Executor) -> None:
     kinds = ["same", "setup_error", "crash", "eager_error", "runtime_error", "same", "lost"]
     requests = {
@@ -613,7 +619,7 @@ def test_a_child_that_was_killed_is_known_as_such_though_another_takes_its_place
         assert life.was_killed
 
 
-def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:
+def test_waiting_ends_when_the_owner_asks_and_an_ended_child_is_not_started_again(tmp_path: Path) -> None:
     switch = Switch()
     starting = Executor(place(tmp_path), jobs=1, watch=switch.watch)
     with starting:
@@ -624,6 +630,10 @@ def test_waiting_ends_when_the_owner_asks(tmp_path: Path) -> None:
         process = starting._connection._process
     assert process is not None
     assert process.poll() is not None
+    assert starting._connection._process is None
+    switch.on = False
+    with pytest.raises(ChildFailed, match="ended"):  # which is for good
+        judge(starting, trial("return x + 1"))
     assert starting._connection._process is None
 
 
@@ -642,11 +652,3 @@ def test_pids_of_trials_are_gone_when_they_are_judged(child: Executor) -> None:
     (after,) = judge(child, trial("return x", setup=looks))
     assert after.ending == "same"
     assert os.getpid() != int(pid[1])
-
-
-def test_an_executor_that_was_ended_starts_nothing_again(tmp_path: Path) -> None:
-    with executor(tmp_path) as ended:
-        pass
-    with pytest.raises(ChildFailed, match="ended"):
-        judge(ended, trial("return x + 1"))
-    assert ended._connection._process is None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from children import SECONDS, executor, survey, trial
+from children import SECONDS, survey, trial
 from children import script as write_script
 
 from minimizer.engine.child.executor import Executor
@@ -105,14 +105,15 @@ def test_while_a_graph_is_captured_nothing_waits(child: Executor) -> None:
         pytest.param("RuntimeError('CUBLAS_STATUS_ALLOC_FAILED when calling')", marks=pytest.mark.quality("slow")),
     ],
 )
-def test_a_trial_that_always_runs_out_of_memory_is_no_verdict(tmp_path: Path, home: Path, error: str) -> None:
-    with executor(tmp_path / "scratch", home) as child:
-        outcomes = child.judge([failing(error), trial("return x + 1")], timeout=SECONDS)
-        assert [outcome.ending for outcome in outcomes] == ["lost", "same"]
-        assert child.ran_out == 1
+def test_a_trial_that_always_runs_out_of_memory_is_no_verdict(child: Executor, error: str) -> None:
+    before = child.ran_out
+    outcomes = child.judge([failing(error), trial("return x + 1")], timeout=SECONDS)
+    assert [outcome.ending for outcome in outcomes] == ["lost", "same"]
+    assert child.ran_out == before + 1
 
 
-def test_a_trial_that_runs_out_of_memory_beside_others_is_asked_again_by_itself(tmp_path: Path, home: Path) -> None:
+def test_a_trial_that_runs_out_of_memory_beside_others_is_asked_again_by_itself(child: Executor) -> None:
+    before = child.ran_out
     full = f"""
     folder = os.environ["TORCHINDUCTOR_CACHE_DIR"]
     def backend(gm, example):
@@ -124,13 +125,12 @@ def test_a_trial_that_runs_out_of_memory_beside_others_is_asked_again_by_itself(
             raise torch.OutOfMemoryError({FULL!r})
         return run
     """
-    with executor(tmp_path / "scratch", home) as child:
-        outcome, other = child.judge(
-            [trial("return x.sin()", setup=full, compile_kwargs="backend=backend"), trial("return x + 1")],
-            timeout=SECONDS,
-        )
-        assert (outcome.ending, other.ending) == ("same", "same")
-        assert child.ran_out == 0
+    outcome, other = child.judge(
+        [trial("return x.sin()", setup=full, compile_kwargs="backend=backend"), trial("return x + 1")],
+        timeout=SECONDS,
+    )
+    assert (outcome.ending, other.ending) == ("same", "same")
+    assert child.ran_out == before
 
 
 # scripts ----------------------------------------------------------------------------------------------------------------
