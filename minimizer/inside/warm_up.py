@@ -52,6 +52,7 @@ def warm_up() -> Ready:
     Raises:
         RuntimeError: there is a GPU, and an import has made it unusable to forked processes; the message names the import.
     """
+    gc.disable()  # a fifth of the time would go into looking for garbage in what is imported, and stays
     import_all(WARM)
     import torch
 
@@ -64,6 +65,7 @@ def warm_up() -> Ready:
     done_beforehand()
     gc.collect()
     gc.freeze()  # keeps the garbage collector from writing to, and so copying, pages that children share
+    gc.enable()
     return Ready(environment=environment(), gpu=bool(torch.version.cuda) and has_gpu())
 
 

@@ -44,9 +44,11 @@ class Warm:
 
 
 def _serve() -> None:
+    gc.disable()
     for name in ("torch", "torch._dynamo", "torch._inductor.compile_fx", "torch._inductor.codegen.cpp"):
         importlib.import_module(name)
     gc.freeze()  # or each fork would copy what is imported, to look for garbage in it
+    gc.enable()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
