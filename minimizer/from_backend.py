@@ -12,11 +12,13 @@ import json
 import os
 import sys
 import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from minimizer.engine.child.sent_program import parse_program
-from minimizer.engine.program import render
+from minimizer.engine.program import render, views
 from minimizer.engine.program.model import Input, Node, Program
 from minimizer.engine.survey.prelude import with_prelude
 
@@ -72,6 +74,7 @@ def _text(program: Program, about: dict[str, Any]) -> str:
         f'saved = torch.load(Path(__file__).with_name("{TENSORS}"), weights_only=True)',
         f'torch.set_rng_state(saved["{RNG}"])',
         f"inputs = [{', '.join(map(_value, program.inputs))}]",
+        *_views(program),
         f"compiled = torch.compile(graph{''.join(f', {name}={value}' for name, value in program.compile_kwargs)})",
         f"with torch.set_grad_enabled({program.grad}):",
         "    outputs = compiled(*inputs)",
@@ -88,6 +91,15 @@ def _commented(node: Node) -> str:
 
 def _value(item: Input) -> str:
     return f'saved["{item.golden}"]' if item.golden is not None else str(item.code)
+
+
+def _views(program: Program) -> Iterator[str]:
+    """Statements that make views of their bases of what was saved, which shares only its memory with them."""
+    places = {item.name: f"inputs[{index}]" for index, item in enumerate(program.inputs)}
+    for item in program.inputs:
+        if item.view is not None:
+            made = views.text(replace(item.view, of=places[item.view.of]))
+            yield f"{places[item.name]} = {made}" + ".requires_grad_()" * views.is_leaf(item, program)
 
 
 def main() -> None:

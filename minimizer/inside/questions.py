@@ -77,6 +77,8 @@ class GivenInput:
     name: str
     golden: str | None = None
     code: str | None = None
+    is_view: bool = False
+    """Whether the text makes it from another input, by that input's name."""
     requires_grad: bool = False
     marks: Sequence[int] = ()
     """Dimensions to mark dynamic."""

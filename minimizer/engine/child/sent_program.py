@@ -6,11 +6,14 @@ import re
 from typing import Any
 
 from minimizer.engine.child.protocol import MAX_DIMENSIONS, MAX_MODULES, MAX_NODES
-from minimizer.engine.program.arguments import decode, dotted, identifier
-from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
+from minimizer.engine.program.arguments import Arg, decode, dotted, identifier, leaves_in
+from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta, View, related
 from minimizer.errors import ChildFailed, GraphTooLarge
 
 INT64 = 1 << 63
+STEPS = frozenset(["operator.getitem", ".view", ".permute", ".t", ".as_strided"])
+"""The operations by which one input may be a view of another, and `MAX_STEPS` how many of them."""
+MAX_STEPS = 3
 
 
 def parse_program(data: Any) -> Program:
@@ -25,7 +28,7 @@ def parse_program(data: Any) -> Program:
         _bound("inputs", len(data["inputs"]))
         _bound("outputs", len(data["outputs"]))
         return Program(
-            inputs=tuple(_input(item) for item in data["inputs"]),
+            inputs=related(_input(item) for item in data["inputs"]),
             nodes=tuple(_node(item) for item in data["nodes"]),
             outputs=tuple(identifier(name) for name in data["outputs"]),
             level="aot" if data["level"] == "aot" else "dynamo",
@@ -54,7 +57,24 @@ def _input(item: Any) -> Input:
         meta=_meta(item.get("meta")),
         golden=_moment(item["golden"]) if "golden" in item else None,
         code=str(item["code"]) if "code" in item else None,
+        view=_view(item["view"]) if "view" in item else None,
     )
+
+
+def _view(item: Any) -> View:
+    return View(of=identifier(item["of"]), steps=tuple(_step(step) for step in item["steps"][:MAX_STEPS]))
+
+
+def _step(item: Any) -> Node:
+    """One operation that makes a view.
+
+    Raises:
+        ValueError: it is none of `STEPS`, or its arguments are no numbers.
+    """
+    args: tuple[Arg, ...] = tuple(decode(arg) for arg in item["args"])
+    if item["target"] not in STEPS or not all(leaf is None or type(leaf) is int for leaf in leaves_in(args)):
+        raise ValueError(f"no operation that makes a view: {str(item)[:80]!r}")
+    return Node(name="", target=item["target"], args=args)
 
 
 def _context(text: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minimizer.engine.emit.layout import LINE
-from minimizer.engine.program import render
+from minimizer.engine.program import render, views
 from minimizer.engine.program.arguments import Arg, refs_in
 from minimizer.engine.program.model import Input, Node, Program, contiguous
 from minimizer.engine.user_script.statements import assigned, with_values
@@ -50,22 +50,27 @@ class DataKey:
 def data_keys(program: Program) -> tuple[DataKey, ...]:
     """The tensors of ``data.pt``; empty if every input is inline."""
     return tuple(
-        DataKey(i.name, i.golden, i.meta.shape if i.meta else None, i.meta.stride if i.meta else None)
+        DataKey(i.name, i.stored, i.meta.shape if i.meta else None, i.meta.stride if i.meta else None)
         for i in program.inputs
-        if i.golden is not None
+        if i.stored is not None
     )
 
 
 def lines(program: Program, data: str = "data") -> list[str]:
-    """Statements that bind all inputs, in the order in which the trial drew the random ones.
+    """Statements that bind all inputs, in the order in which the trial drew the random ones; views come behind their bases.
 
     ``data``: the name to bind to the content of the data file.
     """
     result = ["torch.manual_seed(0)"] if is_random(program) else []
     if data_keys(program):
         result.append(f'{data} = torch.load(Path(__file__).with_name("{DATA_FILE}"), weights_only=True)')
-    values = [(i.name, _value(i, data, grad=program.grad)) for i in program.inputs]
-    result += [_fitted(statement) for statement in _packed(values)]
+    values = [(i.name, _value(i, data, grad=program.grad)) for i in program.inputs if i.view is None]
+    made = [
+        (i.name, views.text(i.view) + ".requires_grad_()" * (program.grad and views.is_leaf(i, program)))
+        for i in program.inputs
+        if i.view is not None
+    ]
+    result += [_fitted(statement) for statement in (*_packed(values), *_packed(made))]
     for item in program.inputs:
         if marks := program.marks(item):
             result.append(f"torch._dynamo.mark_dynamic({item.name}, {marks[0] if len(marks) == 1 else marks})")
@@ -93,7 +98,7 @@ def is_random(program: Program) -> bool:
 
 def is_drawn(item: Input) -> bool:
     """Whether an input is drawn at random."""
-    return is_random_code([item.code or ""])
+    return item.view is None and is_random_code([item.code or ""])
 
 
 def is_random_code(texts: Sequence[str]) -> bool:

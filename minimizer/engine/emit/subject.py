@@ -103,9 +103,12 @@ def may_copy(program: Program, details: Details) -> bool:
     """Whether clones of mutated inputs serve as well as fresh inputs.
 
     Not if the inputs themselves are compared, if they must be leaves, if a clone has other strides, or if they may share a storage, as
-    those can that are read from a file.
+    a view does with its base, and those can that are read from a file.
     """
-    if sum(item.golden is not None for item in program.inputs) > 1:
+    if (
+        any(item.view is not None for item in program.inputs)
+        or sum(item.stored is not None for item in program.inputs) > 1
+    ):
         return False
     if details.keys() & {"alias_of", "input"} or not set(details.get("mutated", ())) <= set(program.outputs):
         return False

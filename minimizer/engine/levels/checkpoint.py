@@ -79,7 +79,7 @@ class Keeper:
 
     def _write(self, program: Program) -> None:
         fault, outcome = self._journal.fault, self._oracle.shown(program)
-        numel = sum(i.meta.numel for i in program.inputs if i.golden is not None and i.meta is not None)
+        numel = sum(i.meta.numel for i in program.inputs if i.stored is not None and i.meta is not None)
         if outcome is None or fault.failure is None or numel > REPRO_NUMEL:
             return
         with suppress(SyntaxError, ChildFailed):

@@ -23,7 +23,7 @@ from minimizer.engine.child.trouble import Again
 from minimizer.engine.oracle.sequential import SequentialTest
 from minimizer.engine.oracle.signature import Signature, is_inside, signature_of
 from minimizer.engine.oracle.timeouts import TrialTimes
-from minimizer.engine.program import render
+from minimizer.engine.program import render, views
 from minimizer.engine.program.model import Input, Program
 from minimizer.inside.questions import GivenInput, ObserveRequest, TrialRequest
 from minimizer.report.model import Reproducibility
@@ -217,7 +217,7 @@ class Oracle:
     def request(self, program: Program) -> TrialRequest:
         """The trial of a program."""
         program = program.renamed()
-        keys = frozenset(i.golden for i in program.inputs if i.golden is not None)
+        keys = frozenset(i.stored for i in program.inputs if i.stored is not None)
         return TrialRequest(
             setup=render.behind(HEADER, render.setup(program)),
             source=render.function(program, program.name),
@@ -257,4 +257,7 @@ class Oracle:
 
 def _input(item: Input, marks: tuple[int, ...]) -> GivenInput:
     requires_grad = bool(item.meta and item.meta.requires_grad)
+    if item.view is not None:
+        code = views.text(item.view)
+        return GivenInput(name=item.name, code=code, is_view=True, requires_grad=requires_grad, marks=marks)
     return GivenInput(name=item.name, golden=item.golden, code=item.code, requires_grad=requires_grad, marks=marks)

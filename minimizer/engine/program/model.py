@@ -71,17 +71,42 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
+class View:
+    """How one input is a view of another.
+
+    ``of``: the name of the input that autograd takes for its base (``_base``). ``steps``: the operations that make the view, each a node
+    without a name, and without the tensor that it is called on.
+    """
+
+    of: str
+    steps: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
 class Input:
     """A parameter of the function, and its argument.
 
     ``golden``: the name of a golden value, eager's own, which the held child has. ``code``: an expression that makes
-    the value (``torch.randn(2, 3)``). Exactly one of the two is set.
+    the value (``torch.randn(2, 3)``). Exactly one of the two is set. ``view``: it is made from another input instead, as a view of that.
     """
 
     name: str
     meta: TensorMeta | None = None
     golden: str | None = None
     code: str | None = None
+    view: View | None = None
+
+    @property
+    def stored(self) -> str | None:
+        """The name of the golden value that it is made from."""
+        return self.golden if self.view is None else None
+
+
+def related(inputs: Iterable[Input]) -> tuple[Input, ...]:
+    """The inputs, of which only those are views whose base is among them; the others have their golden values."""
+    given = tuple(inputs)
+    names = {item.name for item in given}
+    return tuple(replace(i, view=None) if i.view is not None and i.view.of not in names else i for i in given)
 
 
 @dataclass(frozen=True)
@@ -233,7 +258,7 @@ class Program:
             if node.name in live or not is_pure(node):
                 kept.append(node)
                 live.update(node.refs())
-        return replace(self, nodes=tuple(reversed(kept)), inputs=tuple(i for i in self.inputs if i.name in live))
+        return replace(self, nodes=tuple(reversed(kept)), inputs=related(i for i in self.inputs if i.name in live))
 
     def without_grad(self) -> Program:
         """The same program under ``torch.no_grad()``, with inputs that do not require grad."""
@@ -258,7 +283,10 @@ class Program:
         lead = substitution({name: Ref(new) for name, new in names.items()})
         return replace(
             self,
-            inputs=tuple(replace(i, name=names[i.name]) for i in self.inputs),
+            inputs=tuple(
+                replace(i, name=names[i.name], view=i.view and replace(i.view, of=names[i.view.of]))
+                for i in self.inputs
+            ),
             nodes=tuple(replace(n.mapped(lead), name=names[n.name]) for n in self.nodes),
             outputs=tuple(names[o] for o in self.outputs),
         )
@@ -267,7 +295,11 @@ class Program:
         """A content hash that ignores names and origins; with ``values=False`` also the inputs' values."""
         program = self.renamed()
         body = [
-            [[i.name, _meta_key(i.meta), (i.golden, i.code) if values else None] for i in program.inputs],
+            [
+                [i.name, _meta_key(i.meta), (i.stored, i.view is None and i.code) if values else None]
+                for i in program.inputs
+            ],
+            [[i.name, i.view.of, _nodes_key(i.view.steps)] for i in program.inputs if i.view is not None],
             _nodes_key(program.nodes),
             program.outputs,
             program.setup,
@@ -287,6 +319,7 @@ def as_json(program: Program) -> dict[str, Any]:
             {"name": i.name, "meta": _meta_json(i.meta)}
             | ({"golden": i.golden} if i.golden is not None else {})
             | ({"code": i.code} if i.code is not None else {})
+            | ({"view": {"of": i.view.of, "steps": list(map(_step_json, i.view.steps))}} if i.view is not None else {})
             for i in program.inputs
         ],
         "nodes": [_node_json(node) for node in program.nodes],
@@ -318,6 +351,10 @@ def _node_json(node: Node) -> dict[str, Any]:
         "library": node.library,
         "number": node.number,
     }
+
+
+def _step_json(step: Node) -> dict[str, Any]:
+    return {"target": step.target, "args": [encode(arg) for arg in step.args]}
 
 
 def _body_json(body: Body) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, takewhile
 
-from minimizer.engine.program.model import Input, Node, Program
+from minimizer.engine.program.model import Input, Node, Program, related
 
 SMALL = 8
 """Most nodes of a region that is not split further."""
@@ -63,7 +63,8 @@ class Cutter:
             if source is not None and source.golden is None:
                 inputs.append(source)
             else:
-                inputs.append(Input(name, meta=program.metas[name], golden=f"{name}@{moment}"))
+                view = source.view if source is not None else None
+                inputs.append(Input(name, meta=program.metas[name], golden=f"{name}@{moment}", view=view))
         outputs = tuple(
             node.name
             for node in nodes
@@ -71,7 +72,7 @@ class Cutter:
             or node.name in self._outputs
             or (node.name not in uses and node.meta is not None)
         )
-        return replace(program, inputs=tuple(inputs), nodes=tuple(nodes), outputs=outputs)
+        return replace(program, inputs=related(inputs), nodes=tuple(nodes), outputs=outputs)
 
     def _closed(self, start: int, stop: int) -> set[int]:
         """Indices of the window's nodes, of the producers of values that are not tensors, and of open state regions."""

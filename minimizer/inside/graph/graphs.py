@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from ..places import sources
+from ..values.views import base_of, steps
 from .launches import is_launch, launch_of, modules_of
 from .literals import SYMBOLS, Opaque, hint, literal, number
 from .modules import module_of
@@ -154,6 +155,7 @@ class _Writer:
         placeholders = self._graph.find_nodes(op="placeholder")
         owners = _owners(placeholders)
         inputs: list[Json] = []
+        tensors: list[tuple[Json, torch.Tensor]] = []
         sizes: list[tuple[fx.Node, Any]] = []
         for node, value in zip(placeholders, self._inputs, strict=True):
             symbol = _example(node)
@@ -164,6 +166,9 @@ class _Writer:
                 inputs.append({"name": name, "code": number(value.item())})
             elif node.users or not isinstance(symbol, SYMBOLS):
                 inputs.append(self._input(node, value))
+                tensors += [(inputs[-1], value)] if isinstance(value, torch.Tensor) else []
+        for item, value in tensors:
+            item |= self._view(value, tensors)
         return inputs, [self._size(node, *owners[_example(node).node.expr], value) for node, value in sizes]
 
     def _size(self, node: fx.Node, owner: fx.Node, dim: int, value: Any) -> Json:
@@ -177,6 +182,18 @@ class _Writer:
         if isinstance(value, (int, float, *SYMBOLS)):
             return {"name": name, "code": number(hint(value))}
         raise Opaque(f"input {node.name} is a {type(value).__name__}")
+
+    def _view(self, value: torch.Tensor, others: list[tuple[Json, torch.Tensor]]) -> dict[str, Json]:
+        """The ``view`` of an input: which other one is its base, and by what operations it is a view of that; empty if it is none."""
+        base = base_of(value)
+        names = [item["name"] for item, other in others if other is base]
+        if base is None or not names or base.requires_grad > value.requires_grad:
+            return {}
+        found = steps(value, base)
+        if any(step.target == ".as_strided" for step in found) and base.storage_offset():
+            return {}  # the offset counts from the begin of the memory, of which the base is only a part
+        made = [{"target": step.target, "args": [self._arg(arg) for arg in step.args]} for step in found]
+        return {"view": {"of": names[0], "steps": made}}
 
     def _attribute(self, node: fx.Node) -> list[Json]:
         """Encode a ``get_attr`` node: a tensor becomes an input, a subgraph becomes a function."""

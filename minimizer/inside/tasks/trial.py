@@ -175,15 +175,16 @@ class Trial:
         for file in request.golden_files:
             golden.update(torch.load(file, weights_only=True))
         torch.manual_seed(0)
-        inputs = []
-        for spec in request.inputs:
-            value = golden[spec.golden] if spec.golden else eval(spec.code or "", namespace)
+        given: dict[str, Any] = {}
+        for spec in sorted(request.inputs, key=lambda spec: spec.is_view):
+            value = golden[spec.golden] if spec.golden else eval(spec.code or "", namespace | given)
             if isinstance(value, torch.Tensor) and value.requires_grad != spec.requires_grad:
-                value = value.detach().requires_grad_(spec.requires_grad)
+                # What requires a gradient because its base does is no view of that any more once it is detached.
+                value = (value if spec.is_view else value.detach()).requires_grad_(spec.requires_grad)
             for dim in spec.marks:
                 torch._dynamo.mark_dynamic(value, dim)
-            inputs.append(value)
-        return namespace[request.name], inputs
+            given[spec.name] = value
+        return namespace[request.name], [given[spec.name] for spec in request.inputs]
 
     def compile(self, function: Any) -> Any:
         """``torch.compile`` a function with the request's arguments."""

@@ -2,7 +2,8 @@
 
 A golden value has to be a copy. PyTorch's own tool keeps aliases, so its values are changed by later in-place ops, and its search
 changes the caller's inputs. A copy that loses sharing is no better: aliasing and reinplacing faults vanish with it. So each
-storage is copied once, and the tensors become views of the copies.
+storage is copied once, and the tensors become views of the copies. What is a view of another tensor for autograd is one of its copy:
+AOTAutograd regenerates such inputs from their base.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ..gpu import has_gpu, runtime
-from . import transforms
+from . import transforms, views
 
 _ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, type, type(Ellipsis),
@@ -41,7 +42,8 @@ def clone(values: Any, *, notes: list[str] | None = None) -> Any:
     """A deep copy of nested tuples, lists, dicts and sets of tensors and plain values; the source is never changed.
 
     Tensors that share a storage share one copied storage afterwards, with the same sizes, strides and offsets; an object that
-    occurs twice is one object in the copy too. Also preserved: dtype, conj and neg bits, ``requires_grad``, leaf or non-leaf,
+    occurs twice is one object in the copy too. A view (``_base``) is a view of the copy of its base, be that among the values or not.
+    Also preserved: dtype, conj and neg bits, ``requires_grad``, leaf or non-leaf,
     ``nn.Parameter``, the user's own subclasses, inference tensors, ``.grad``, and Dynamo's marks on a tensor (dynamic dimensions).
 
     Args:
@@ -57,6 +59,8 @@ class _Copier:
     def __init__(self, notes: list[str]) -> None:
         self.notes = notes
         self._objects: dict[int, Any] = {}
+        self._bodies: dict[int, Tensor] = {}
+        """The copies of tensors, and of the bases of views, without their attributes."""
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._alive: list[Any] = []  # keeps the sources alive, so that no id is reused
 
@@ -93,16 +97,7 @@ class _Copier:
         return value
 
     def _tensor(self, source: Tensor) -> Tensor:
-        # Inference tensors can only be made in inference mode, and ordinary ones only outside.
-        with torch.inference_mode(source.is_inference()):
-            with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-                result = self._detached(source)
-            if source.requires_grad and not source.is_leaf:
-                result = _as_non_leaf(result)
-            elif isinstance(source, torch.nn.Parameter) and not isinstance(result, torch.nn.Parameter):
-                result = torch.nn.Parameter(result, requires_grad=source.requires_grad)
-            elif source.requires_grad:
-                result.requires_grad_()
+        result = self._body(source)
         self._objects[id(source)] = result  # before its attributes, which may refer back to it
         if source.is_leaf and source.grad is not None:
             result.grad = self.copy(source.grad)
@@ -110,6 +105,39 @@ class _Copier:
             if name not in result.__dict__:
                 result.__dict__[name] = self._mark(mark)
         return result
+
+    def _body(self, source: Tensor) -> Tensor:
+        """A tensor's copy without its attributes; made once, as the tensor itself or as the base of a view."""
+        if id(source) not in self._bodies:
+            self._alive.append(source)
+            # Inference tensors can only be made in inference mode, and ordinary ones only outside.
+            with torch.inference_mode(source.is_inference()):
+                result = self._view(source)
+                self._bodies[id(source)] = self._plain(source) if result is None else result
+        return self._bodies[id(source)]
+
+    def _view(self, source: Tensor) -> Tensor | None:
+        """The copy of a view as a view of its base's copy; None for what autograd knows of no base, or what could not be that."""
+        if type(source) is not Tensor or not has_plain_storage(source) or (base := views.base_of(source)) is None:
+            return None
+        if type(base) not in (Tensor, torch.nn.Parameter) or not has_plain_storage(base):
+            return None
+        is_differentiable = source.requires_grad and not source.is_leaf
+        if is_differentiable and not base.requires_grad:
+            return None
+        copied, steps = self._body(base), views.steps(source, base)
+        with torch.set_grad_enabled(is_differentiable), torch._C.DisableTorchFunctionSubclass():
+            result = views.applied(steps, copied)
+        return result if is_differentiable else result.requires_grad_(source.requires_grad)
+
+    def _plain(self, source: Tensor) -> Tensor:
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+            result = self._detached(source)
+        if source.requires_grad and not source.is_leaf:
+            return _as_non_leaf(result)
+        if isinstance(source, torch.nn.Parameter) and not isinstance(result, torch.nn.Parameter):
+            return torch.nn.Parameter(result, requires_grad=source.requires_grad)
+        return result.requires_grad_() if source.requires_grad else result
 
     def _mark(self, mark: Any) -> Any:
         if isinstance(mark, Tensor):

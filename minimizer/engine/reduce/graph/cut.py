@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from minimizer.engine.program.arguments import Arg, Ref, refs_in, substitution
-from minimizer.engine.program.model import FLEX_ATTENTION, LAUNCH, Input, Node, Program, TensorMeta
+from minimizer.engine.program.model import FLEX_ATTENTION, LAUNCH, Input, Node, Program, TensorMeta, related
 
 _IN_PLACE_OPERATOR = re.compile(
     r"operator\.(setitem|delitem|i(add|sub|mul|truediv|floordiv|mod|pow|matmul|and|or|xor|lshift|rshift|concat))$"
@@ -58,7 +58,7 @@ def keep(program: Program, names: Collection[str]) -> Program | None:
         for node in program.nodes
         if node.name in used and node.name not in kept
     ]
-    return replace(program, inputs=tuple(inputs), nodes=body, outputs=outputs)
+    return replace(program, inputs=related(inputs), nodes=body, outputs=outputs)
 
 
 def drop(program: Program, names: Collection[str]) -> Program | None:
@@ -129,7 +129,7 @@ def substitute(program: Program, values: dict[str, Arg]) -> Program:
     """The program with inputs replaced by other values: a `Ref`, or a constant."""
     return replace(
         program,
-        inputs=tuple(i for i in program.inputs if i.name not in values),
+        inputs=related(i for i in program.inputs if i.name not in values),
         nodes=tuple(node.mapped(substitution(values)) for node in program.nodes),
     )
 

@@ -147,16 +147,18 @@ def generators(meta: TensorMeta) -> tuple[Generator, ...]:
 
 
 def generator_of(item: Input) -> Generator | None:
-    """The generator that wrote this input's code; None for golden values, literals and scalars."""
+    """The generator that wrote this input's code; None for golden values, views, literals and scalars."""
     meta = item.meta
-    if item.code is None or meta is None:
+    if item.code is None or meta is None or item.view is not None:
         return None
     known = (*generators(meta), *(NONFINITE if generators(meta) is FLOAT else ()))
     return next((g for g in known if item.code in (g.code(meta, grad=True), g.code(meta, grad=False))), None)
 
 
 def rank(item: Input) -> int:
-    """The rank of an input's value: 0 for ones, the simplest, up to 9 for golden data."""
+    """The rank of an input's value: 0 for ones, the simplest, up to 9 for golden data. A view has the values of its base."""
+    if item.view is not None:
+        return 0
     if item.golden is not None:
         return _GOLDEN_RANK
     found = generator_of(item)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from minimizer.engine.program.model import Program
+from minimizer.engine.program.model import Input, Program
+from minimizer.engine.program.views import followed
+from minimizer.engine.reduce.graph.generators import generators
 from minimizer.engine.reduce.graph.launches import may_run
 from minimizer.engine.reduce.graph.order import sort_key
 from minimizer.engine.reduce.problem import OnStep, Problem
@@ -30,5 +33,24 @@ class ProgramProblem(Problem[Program]):
         self.literal, self._original = literal, program
 
     def judge(self, candidates: Sequence[Program | None], by: str) -> list[bool | None]:
-        """As `Problem.judge`; a candidate whose kernels would leave their tensors is not run."""
-        return super().judge([c if c is not None and may_run(c, self._original) else None for c in candidates], by)
+        """As `Problem.judge`; a candidate whose kernels would leave their tensors is not run, nor one with a view that its base cannot have."""
+        fitting = [None if c is None else consistent(c) for c in candidates]
+        return super().judge([c if c is not None and may_run(c, self._original) else None for c in fitting], by)
+
+
+def consistent(program: Program) -> Program | None:
+    """The program with the metadata of its views as their bases make them; None if a base cannot have such a view.
+
+    A view of another layout than before has lost its golden value: without its base it would be made by a generator.
+    """
+    inputs = followed(program.inputs)
+    if inputs is None or inputs == program.inputs:
+        return None if inputs is None else program
+    made = [_made(new, program) if new != old else new for new, old in zip(inputs, program.inputs, strict=True)]
+    return replace(program, inputs=tuple(made))
+
+
+def _made(item: Input, program: Program) -> Input:
+    if item.meta is None or not generators(item.meta):
+        return item
+    return replace(item, golden=None, code=generators(item.meta)[0].code(item.meta, grad=program.grad))

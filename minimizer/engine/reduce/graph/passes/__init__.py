@@ -15,6 +15,7 @@ from minimizer.engine.reduce.graph.passes.lists import lists
 from minimizer.engine.reduce.graph.passes.nodes import bypass, drop, window
 from minimizer.engine.reduce.graph.passes.numbers import numbers
 from minimizer.engine.reduce.graph.passes.outputs import outputs
+from minimizer.engine.reduce.graph.passes.relations import relations
 from minimizer.engine.reduce.graph.passes.shapes import shapes
 from minimizer.engine.reduce.graph.passes.state import operators, state
 from minimizer.engine.reduce.graph.passes.sweep import sweep
@@ -22,7 +23,9 @@ from minimizer.engine.reduce.graph.passes.sweep import sweep
 NODES = (numbers, window, operators, outputs, bypass, drop)
 """Passes that remove whole nodes, cheapest first."""
 
-SIMPLER = (bodies, inner, lists, guess, inputs, generated, operands, dimensions, shapes, arguments, values, state)
+SIMPLER = (
+    bodies, inner, lists, guess, inputs, relations, generated, operands, dimensions, shapes, arguments, values, state,
+)  # fmt: skip
 """Passes that make the few remaining nodes easier to read."""
 
 __all__ = ["NODES", "SIMPLER", "sweep"]

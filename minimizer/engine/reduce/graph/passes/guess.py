@@ -13,7 +13,7 @@ FEW_NODES = 2
 
 
 def guess(problem: ProgramProblem) -> None:
-    """Replace golden inputs by ``torch.ones(1)``; in parallel, or else after it, by random values of their shapes.
+    """Replace golden inputs, and views, by ``torch.ones(1)``; in parallel, or else after it, by random values of their shapes.
 
     If the first guess holds, it saves the ten steps that `generated`, `dimensions`, `shapes` and `values` take to the
     same end. If not, it costs one trial, which with two jobs runs in parallel to the second, needed in any case.
@@ -32,7 +32,7 @@ def _simplest(program: Program, name: str, shape: tuple[int, ...] | None) -> Pro
         meta = item.meta if shape is None else item.meta.reshaped(shape if item.meta.shape else ())
         kinds = generators(meta)
         made_by = next((g for g in kinds if g.name == name), kinds[0])
-        return replace(item, golden=None, meta=meta, code=made_by.code(meta, grad=program.grad))
+        return replace(item, golden=None, view=None, meta=meta, code=made_by.code(meta, grad=program.grad))
 
     nodes = program.nodes if shape is None else tuple(replace(n, meta=None) for n in program.nodes)
     return replace(program, inputs=tuple(map(make, program.inputs)), nodes=nodes)

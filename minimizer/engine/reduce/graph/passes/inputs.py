@@ -50,7 +50,7 @@ def generated(problem: ProgramProblem) -> None:
             golden = [i.name for i in _golden(problem.best) if i.meta is not None and generators(i.meta) == family]
             problem.shrink(golden, partial(made, generator), "inputs to code", whole=False)
     for item in _golden(problem.best):
-        problem.first(_literal(problem, item), "inputs to code")
+        problem.first(literals(problem, item), "inputs to code")
     plain = [i.name for i in problem.best.inputs if i.meta is not None and not is_contiguous(i.meta)]
     problem.shrink(plain, made_contiguous, "strides")
 
@@ -63,12 +63,12 @@ def inlined(program: Program, names: Sequence[str]) -> Program | None:
 
 
 def made(generator: Generator, program: Program, names: Sequence[str]) -> Program:
-    """The program with these golden inputs made by a generator."""
+    """The program with these inputs, golden ones or views, made by a generator."""
 
     def make(item: Input) -> Input:
         if item.name not in names or item.meta is None:
             return item
-        return replace(item, golden=None, code=generator.code(item.meta, grad=program.grad))
+        return replace(item, golden=None, view=None, code=generator.code(item.meta, grad=program.grad))
 
     return replace(program, inputs=tuple(map(make, program.inputs)))
 
@@ -88,7 +88,7 @@ def made_contiguous(program: Program, names: Sequence[str]) -> Program | None:
 
 
 def _golden(program: Program) -> list[Input]:
-    return [i for i in program.inputs if i.golden is not None]
+    return [i for i in program.inputs if i.stored is not None]
 
 
 def _families(program: Program) -> list[tuple[Generator, ...]]:
@@ -96,8 +96,8 @@ def _families(program: Program) -> list[tuple[Generator, ...]]:
     return list(dict.fromkeys(found))
 
 
-def _literal(problem: ProgramProblem, item: Input) -> Iterator[Program | None]:
-    """The program with a small golden input as a literal; before that, all NaN or infinite if a part of it is."""
+def literals(problem: ProgramProblem, item: Input) -> Iterator[Program | None]:
+    """The program with a small golden input, or view, as a literal; before that, all NaN or infinite if a part of it is."""
     code = problem.literal(item.golden) if item.golden is not None else None
     if code is None or item.meta is None:
         return
@@ -105,7 +105,7 @@ def _literal(problem: ProgramProblem, item: Input) -> Iterator[Program | None]:
         yield from (made(g, problem.best, [item.name]) for g in NONFINITE if nonfinite(g.name) in code)
     if problem.best.grad and item.meta.requires_grad:
         code += ".requires_grad_()"
-    changed = replace(item, golden=None, code=code, meta=replace(item.meta, stride=None))
+    changed = replace(item, golden=None, view=None, code=code, meta=replace(item.meta, stride=None))
     yield replace(problem.best, inputs=tuple(changed if i == item else i for i in problem.best.inputs))
 
 

@@ -6,7 +6,7 @@ metadata is cleared, and no later pass can turn one into an input.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from minimizer.engine.program.arguments import Arg, map_leaves
@@ -56,6 +56,8 @@ def resized(program: Program, resize: Resize, *, arguments: bool = True) -> Prog
     )
     if inputs == program.inputs:
         return None
+    if arguments:
+        inputs = tuple(_with_steps(i, lambda steps: [_resized_node(step, resize) for step in steps]) for i in inputs)
     nodes = tuple(_resized_node(n, resize) if arguments else n for n in program.nodes)
     return replace(program, inputs=inputs, nodes=tuple(replace(n, meta=None) for n in nodes))
 
@@ -69,6 +71,8 @@ def without_leading(program: Program) -> Program | None:
         _resized_input(i, i.meta.shape[1:], program) if i.meta and len(i.meta.shape) == most else i
         for i in program.inputs
     )
+    highest = {i.name for i in program.inputs if i.meta and len(i.meta.shape) == most}
+    inputs = tuple(_with_steps(i, _without_first) if i.view and i.view.of in highest else i for i in inputs)
     return replace(program, inputs=inputs, nodes=tuple(replace(n, meta=None) for n in program.nodes))
 
 
@@ -145,6 +149,23 @@ def _resized_input(item: Input, shape: tuple[int, ...], program: Program) -> Inp
         stride = _dense(shape, item.meta.stride)
     meta = item.meta.reshaped(shape, stride)
     return replace(item, meta=meta, code=made_by.code(meta, grad=program.grad))
+
+
+def _with_steps(item: Input, change: Callable[[tuple[Node, ...]], Iterable[Node]]) -> Input:
+    """The input with other operations that make it a view; unchanged if it is none."""
+    if item.view is None:
+        return item
+    return replace(item, view=replace(item.view, steps=tuple(change(item.view.steps))))
+
+
+def _without_first(steps: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The operations on a base that loses its first dimension: an index that takes all of that loses it too."""
+    first, *rest = steps
+    index = first.args[0] if first.target == "operator.getitem" else None
+    if not isinstance(index, tuple) or index[0] != slice(None):
+        return steps
+    left = index[1:]
+    return (replace(first, args=(left[0] if len(left) == 1 else left,)), *rest)
 
 
 def _dense(shape: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from minimizer.engine.reduce.graph.passes.arguments import fewer_operands, witho
 from minimizer.engine.reduce.graph.passes.inputs import inlined, made_contiguous
 from minimizer.engine.reduce.graph.passes.lists import elements, without_elements
 from minimizer.engine.reduce.graph.passes.outputs import without
+from minimizer.engine.reduce.graph.passes.relations import independent
 from minimizer.engine.reduce.graph.passes.shapes import smaller_sizes
 from minimizer.engine.reduce.graph.passes.state import (
     marks,
@@ -30,7 +31,7 @@ def sweep(problem: ProgramProblem) -> bool:
 
 
 def singles(program: Program) -> Iterator[Program | None]:
-    """The programs without one node, output, input, line, argument or gradient, or with one size one less."""
+    """The programs without one node, output, input, view, line, argument or gradient, or with one size one less."""
     for node in program.nodes:
         yield cut.drop(program, [node.name])
         yield cut.bypass(program, [node.name])
@@ -41,6 +42,7 @@ def singles(program: Program) -> Iterator[Program | None]:
         yield inlined(program, [item.name])
         yield without_requires_grad(program, [item.name])
         yield made_contiguous(program, [item.name])
+        yield from independent(program, item.name)
     for line in program.setup:
         yield without_setup(program, [line])
     for argument in program.compile_kwargs:

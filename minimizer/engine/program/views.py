@@ -1,0 +1,91 @@
+"""Inputs that are views of other inputs: their text, and their metadata where the base has another shape than before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from minimizer.engine.program import render
+from minimizer.engine.program.arguments import Arg, Ref
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta, View, contiguous
+
+Layout = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape and strides."""
+
+
+def text(view: View) -> str:
+    """The expression that makes a view, by the name of its base: ``x[1:]``."""
+    result = view.of
+    for step in view.steps:
+        result = render.expression(replace(step, args=(Ref(result), *step.args)))  # each binds as closely as a name
+    return result
+
+
+def is_leaf(item: Input, program: Program) -> bool:
+    """Whether a view requires a gradient by itself, and not because its base does."""
+    base = program.input(item.view.of).meta if item.view is not None else None
+    return bool(item.meta and item.meta.requires_grad and not (base and base.requires_grad))
+
+
+def followed(inputs: Iterable[Input]) -> tuple[Input, ...] | None:
+    """The inputs, with the metadata of each view as its base makes it now; None if no such view can be made of a base.
+
+    A view requires a gradient where its base does.
+    """
+    given = tuple(inputs)
+    metas = {item.name: item.meta for item in given}
+    result: list[Input] = []
+    for item in given:
+        base = metas.get(item.view.of) if item.view is not None else None
+        if item.view is None or item.meta is None or base is None:
+            result.append(item)
+            continue
+        made = laid_out(base, item.view.steps)
+        if made is None:
+            return None
+        meta = item.meta if item.meta.shape == made[0] else item.meta.reshaped(made[0])
+        wants_grad = meta.requires_grad or base.requires_grad
+        meta = replace(meta, stride=made[1], dtype=base.dtype, device=base.device, requires_grad=wants_grad)
+        result.append(replace(item, meta=meta))
+    return tuple(result)
+
+
+def laid_out(base: TensorMeta, steps: Sequence[Node]) -> Layout | None:
+    """The shape and strides that these steps give; None if they cannot be made of such a tensor."""
+    layout: Layout | None = (base.shape, contiguous(base.shape) if base.stride is None else base.stride)
+    for step in steps:
+        layout = _step(layout, step) if layout is not None else None
+    return layout
+
+
+def _step(layout: Layout, step: Node) -> Layout | None:
+    shape, stride = layout
+    if step.target == "operator.getitem":
+        return _indexed(layout, step.args[0] if isinstance(step.args[0], tuple) else (step.args[0],))
+    if step.target in (".t", ".permute"):
+        dims = step.args or (1, 0)
+        if sorted(dims) != list(range(len(shape))):
+            return None
+        return tuple(shape[dim] for dim in dims), tuple(stride[dim] for dim in dims)
+    meta = TensorMeta(shape, "")
+    if step.target == ".view":
+        wanted = step.args[0] if isinstance(step.args[0], tuple) else step.args
+        wanted = (meta.numel,) if wanted == (-1,) else wanted
+        fits = TensorMeta(wanted, "").numel == meta.numel and stride == contiguous(shape)
+        return (wanted, contiguous(wanted)) if fits else None
+    size, steps, offset = step.args
+    last = offset + sum((length - 1) * by for length, by in zip(size, steps, strict=True))
+    return (size, steps) if last < meta.numel else None
+
+
+def _indexed(layout: Layout, index: tuple[Arg, ...]) -> Layout | None:
+    shape, stride = layout
+    if len(index) > len(shape):
+        return None
+    kept: list[tuple[int, int]] = []
+    for size, by, item in zip(shape, stride, (*index, *[slice(None)] * (len(shape) - len(index))), strict=True):
+        if isinstance(item, slice):
+            kept.append((len(range(size)[item]), by * (item.step or 1)))
+        elif not -size <= item < size:
+            return None
+    return tuple(size for size, _ in kept), tuple(by for _, by in kept)

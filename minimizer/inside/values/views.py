@@ -1,0 +1,128 @@
+"""How a view lies in its base: the operations, in public words, that make such a view of it.
+
+Autograd knows that one tensor is a view of another (``_base``), and AOTAutograd treats two inputs that share memory otherwise where it
+does. It does not know by which operations: `steps` finds some that give the same sizes, strides and offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Step(NamedTuple):
+    """One operation on a tensor: ``operator.getitem`` or a method such as ``.permute``, and what it takes behind the tensor."""
+
+    target: str
+    args: tuple[Any, ...]
+
+
+def base_of(view: Tensor) -> Tensor | None:
+    """The tensor of which autograd takes another for a view, if both see one memory in the same way; None for any other tensor."""
+    with torch._C.DisableTorchFunctionSubclass():
+        base: Tensor | None = view._base
+        if base is None or base.layout is not torch.strided or view.layout is not torch.strided:
+            return None
+        is_same = base.untyped_storage()._cdata == view.untyped_storage()._cdata
+        return base if is_same and _reading(base) == _reading(view) else None
+
+
+def steps(view: Tensor, base: Tensor) -> list[Step]:
+    """Operations that make a view of ``base`` as ``view`` is one: an index, a permutation, another shape; else ``as_strided``.
+
+    ``base``: from `base_of`.
+    """
+    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        wanted = _geometry(view)
+        for found in (_indexed(view, base), _reshaped(view, base)):
+            if found and _geometry(applied(found, base)) == wanted:
+                return found
+        return [Step(".as_strided", (tuple(view.size()), tuple(view.stride()), view.storage_offset()))]
+
+
+def applied(found: Sequence[Step], base: Tensor) -> Tensor:
+    """The view that these operations make."""
+    result = base
+    for step in found:
+        result = result[step.args[0]] if step.target == "operator.getitem" else _method(result, step)
+    return result
+
+
+def _method(tensor: Tensor, step: Step) -> Tensor:
+    result: Tensor = getattr(tensor, step.target.removeprefix("."))(*step.args)
+    return result
+
+
+def _reading(tensor: Tensor) -> tuple[torch.dtype, bool, bool, bool]:
+    return tensor.dtype, tensor.is_conj(), tensor.is_neg(), tensor.is_inference()
+
+
+def _geometry(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    return tuple(tensor.size()), tuple(tensor.stride()), tensor.storage_offset()
+
+
+def _indexed(view: Tensor, base: Tensor) -> list[Step]:
+    """An index, and a permutation of what is left; empty if there can be none. The caller sees whether they fit."""
+    starts = _starts(view.storage_offset() - base.storage_offset(), base)
+    order: list[int] = []
+    """For each dimension of the view, that of the base."""
+    index: list[Any] = list(starts)
+    for size, stride in zip(view.size(), view.stride(), strict=True):
+        free = [dim for dim in range(base.dim()) if dim not in order and _fits(size, stride, base, dim, starts[dim])]
+        if not free:
+            return []
+        dim = max(free, key=lambda one: (base.stride(one) == stride, base.stride(one), base.size(one) > 1, -one))
+        order.append(dim)
+        index[dim] = _slice(starts[dim], size, stride // max(base.stride(dim), 1), base.size(dim))
+    while len(index) > 1 and index[-1] == slice(None):
+        index.pop()
+    # `x[:]` of all is a view like any other, but says nothing in front of a permutation.
+    is_idle = index == [slice(None)] and order != sorted(order)
+    found = (
+        [Step("operator.getitem", (index[0] if len(index) == 1 else tuple(index),))] if index and not is_idle else []
+    )
+    if order != sorted(order):
+        dims = [sorted(order).index(dim) for dim in order]
+        found.append(Step(".t", ()) if dims == [1, 0] else Step(".permute", tuple(dims)))
+    return found
+
+
+def _starts(offset: int, base: Tensor) -> list[int]:
+    """The place in each dimension of the base that lies at an offset."""
+    starts = [0] * base.dim()
+    for dim in sorted(range(base.dim()), key=base.stride, reverse=True):
+        if base.size(dim) > 1 and base.stride(dim) > 0:
+            starts[dim] = min(max(offset, 0) // base.stride(dim), base.size(dim) - 1)
+            offset -= starts[dim] * base.stride(dim)
+    return starts
+
+
+def _fits(size: int, stride: int, base: Tensor, dim: int, start: int) -> bool:
+    """Whether a dimension of a view can be a slice of one of its base."""
+    step = base.stride(dim)
+    if step == 0:
+        return stride == 0 and start + size <= base.size(dim)
+    return stride > 0 and stride % step == 0 and start + (size - 1) * (stride // step) < base.size(dim)
+
+
+def _slice(start: int, size: int, step: int, whole: int) -> slice:
+    """The slice of a dimension, open where it reaches the end."""
+    is_open = len(range(start, whole, max(step, 1))) == size
+    stop = None if is_open else start + max(size - 1, 0) * step + bool(size)
+    return slice(start or None, stop, step if step > 1 else None)
+
+
+def _reshaped(view: Tensor, base: Tensor) -> list[Step]:
+    """A run of the elements of a contiguous base in another shape; empty if it is no such run."""
+    if not (base.is_contiguous() and view.is_contiguous()):
+        return []
+    start, count = view.storage_offset() - base.storage_offset(), view.numel()
+    shaped = Step(".view", tuple(view.size()) or ((),))
+    if count == base.numel():
+        return [shaped]
+    flat = [] if base.dim() == 1 else [Step(".view", (-1,))]
+    run = Step("operator.getitem", (_slice(start, count, 1, base.numel()),))
+    return [*flat, run] if view.dim() == 1 else [*flat, run, shaped]
