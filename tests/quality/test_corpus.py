@@ -3,7 +3,7 @@
 ``truth.json`` holds what is known of each script. ``nodes`` and ``lines`` are the minima reached so far: a larger result is a
 regression, a smaller one is an invitation to lower the number; null where the script itself is reduced, or nothing is pinned
 yet. ``part`` is what the blame must name, ``raises`` a frame of the
-stack, ``way`` the attempt that led to the repro, ``mechanism`` how a fault of precision comes about. ``fixed_in`` is the first release of torch without the fault, where the script is
+stack, ``way`` the attempt that led to the repro, ``mechanism`` how a fault of precision comes about, ``has`` a text of the repro. ``fixed_in`` is the first release of torch without the fault, where the script is
 healthy. ``arguments`` go to the command. Each commit runs some of what is ``daily`` (`shares`); all scripts if WHOLE_CORPUS is set.
 """
 
@@ -75,6 +75,8 @@ def test_corpus(name: str, tmp_path: Path) -> None:
         assert truth["raises"] in report["failure"]["traceback"]
     if "module" in truth:
         assert report["culprits"][0]["module"] == truth["module"]
+    if "has" in truth:
+        assert truth["has"] in (tmp_path / "repro.py").read_text()
     assert report["reduction"]["one_minimal"]
     for pinned in ("nodes", "lines"):
         if truth[pinned] is not None:

@@ -66,7 +66,7 @@ def _geometry(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 
 def _indexed(view: Tensor, base: Tensor) -> list[Step]:
     """An index, and a permutation of what is left; empty if there can be none. The caller sees whether they fit."""
-    starts = _starts(view.storage_offset() - base.storage_offset(), base)
+    starts = _starts(int(view.storage_offset() - base.storage_offset()), base)
     order: list[int] = []
     """For each dimension of the view, that of the base."""
     index: list[Any] = list(starts)
@@ -93,7 +93,7 @@ def _indexed(view: Tensor, base: Tensor) -> list[Step]:
 def _starts(offset: int, base: Tensor) -> list[int]:
     """The place in each dimension of the base that lies at an offset."""
     starts = [0] * base.dim()
-    for dim in sorted(range(base.dim()), key=base.stride, reverse=True):
+    for dim in sorted(range(base.dim()), key=lambda dim: base.stride(dim), reverse=True):
         if base.size(dim) > 1 and base.stride(dim) > 0:
             starts[dim] = min(max(offset, 0) // base.stride(dim), base.size(dim) - 1)
             offset -= starts[dim] * base.stride(dim)
@@ -119,7 +119,7 @@ def _reshaped(view: Tensor, base: Tensor) -> list[Step]:
     """A run of the elements of a contiguous base in another shape; empty if it is no such run."""
     if not (base.is_contiguous() and view.is_contiguous()):
         return []
-    start, count = view.storage_offset() - base.storage_offset(), view.numel()
+    start, count = int(view.storage_offset() - base.storage_offset()), view.numel()
     shaped = Step(".view", tuple(view.size()) or ((),))
     if count == base.numel():
         return [shaped]

@@ -25,7 +25,7 @@ from minimizer.engine.emit.idioms import attempts_for
 from minimizer.engine.emit.layout import INDENT, LINE, assemble, code_lines
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code, Ref
-from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta
+from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta, View
 from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Stage
@@ -374,6 +374,29 @@ def test_inputs_that_may_share_memory_are_read_again_and_not_copied_one_by_one()
     source = written(program, details={"writes": ["x", "y"]}).source
     assert ".clone()" not in source and "expected, actual = run(f), run(torch.compile(f))" in source
     assert "def run(fn):\n    data = torch.load(" in source
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_view_is_made_of_its_base(grad: bool) -> None:
+    program = Program(
+        inputs=(
+            Input(
+                "y",
+                tensor(4, grad=grad),
+                golden="y",
+                view=View("x", (Node("", "operator.getitem", (slice(1, None),)),)),
+            ),
+            Input("x", tensor(5), code="torch.arange(5.0)"),
+        ),
+        nodes=(Node("c", ".mul_", (Ref("x"), 2)), Node("d", "operator.getitem", (Ref("y"), slice(3)))),
+        outputs=("d",),
+        grad=grad,
+    )
+    repro = written(program, details={"writes": ["x", "y"]})
+    assert (
+        f"    x = torch.arange(5.0)\n    y = x[1:]{'.requires_grad_()' * grad}\n    return fn(x, y)\n" in repro.source
+    )
+    assert ".clone()" not in repro.source and not repro.data_keys
 
 
 def test_what_was_seen_to_write_needs_no_telling_name() -> None:
