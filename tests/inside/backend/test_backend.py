@@ -138,6 +138,18 @@ def test_the_script_runs_the_backward_and_keeps_storage_sharing(tmp_path: Path) 
     assert torch.equal(learned.grad, (views[0] + views[1]).detach())
 
 
+def test_the_script_makes_views_of_their_bases(tmp_path: Path) -> None:
+    base = torch.arange(12.0).reshape(3, 4).clone()
+
+    def both(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+        return part.t() * whole[1:]
+
+    ran = run_saved(capture(both, base[1:].t(), base), tmp_path / "graph-0")
+    whole, part = sorted(ran["inputs"], key=torch.Tensor._is_view)
+    assert part._base is whole and torch.equal(part, base[1:].t())
+    assert torch.equal(ran["outputs"], base[1:].square())
+
+
 def test_tensors_of_a_class_of_the_users_own_are_saved_as_plain_ones(tmp_path: Path) -> None:
     class Tag(torch.Tensor):
         pass
