@@ -7,7 +7,8 @@ from typing import Any
 
 from minimizer.engine.child.protocol import MAX_DIMENSIONS, MAX_MODULES, MAX_NODES
 from minimizer.engine.program.arguments import Arg, decode, dotted, identifier, leaves_in
-from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta, View, related
+from minimizer.engine.program.model import Body, Input, Node, Program, TensorMeta, View
+from minimizer.engine.program.views import as_told
 from minimizer.errors import ChildFailed, GraphTooLarge
 
 INT64 = 1 << 63
@@ -28,7 +29,7 @@ def parse_program(data: Any) -> Program:
         _bound("inputs", len(data["inputs"]))
         _bound("outputs", len(data["outputs"]))
         return Program(
-            inputs=related(_input(item) for item in data["inputs"]),
+            inputs=as_told(_input(item) for item in data["inputs"]),
             nodes=tuple(_node(item) for item in data["nodes"]),
             outputs=tuple(identifier(name) for name in data["outputs"]),
             level="aot" if data["level"] == "aot" else "dynamo",

@@ -10,7 +10,6 @@ from minimizer.engine.emit.details import Details
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code, Ref, substitution
 from minimizer.engine.program.model import Node, Program
-from minimizer.engine.reduce.graph.generators import is_contiguous
 
 HELPERS = ("compiled", "data", "describe", "fn", "kept", "out", "raised", "run", "saved", "seconds", "times")
 """Names that the idioms bind, and that would shadow names of the script in the compiled code."""
@@ -113,4 +112,4 @@ def may_copy(program: Program, details: Details) -> bool:
     if details.keys() & {"alias_of", "input"} or not set(details.get("mutated", ())) <= set(program.outputs):
         return False
     metas = [i.meta for i in program.inputs if i.meta is not None]
-    return all(is_contiguous(meta) and not (program.grad and meta.requires_grad) for meta in metas)
+    return all(meta.is_contiguous and not (program.grad and meta.requires_grad) for meta in metas)

@@ -53,6 +53,14 @@ class TensorMeta:
     def numel(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the strides are those of a contiguous tensor; steps over dimensions of size one do not matter."""
+        if self.stride is None or 0 in self.shape:
+            return True
+        pairs = zip(self.shape, self.stride, contiguous(self.shape), strict=True)
+        return all(size == 1 or have == want for size, have, want in pairs)
+
     def reshaped(self, shape: tuple[int, ...], stride: tuple[int, ...] | None = None) -> TensorMeta:
         """A copy with another shape; if that has fewer dimensions, the leading ones are dropped."""
         lost = len(self.shape) - len(shape)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Arg, Ref
-from minimizer.engine.program.model import Input, Node, Program, TensorMeta, View, contiguous
+from minimizer.engine.program.model import Input, Node, Program, TensorMeta, View, contiguous, related
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Shape and strides."""
@@ -50,6 +50,23 @@ def followed(inputs: Iterable[Input]) -> tuple[Input, ...] | None:
     return tuple(result)
 
 
+def as_told(inputs: Iterable[Input]) -> tuple[Input, ...]:
+    """The inputs, of which only those are views that their bases give as they are: of another, a change of its base would tell nothing."""
+    given = related(inputs)
+    metas = {item.name: item.meta for item in given}
+    return tuple(
+        item if item.view is None or _is_given(item, metas[item.view.of]) else replace(item, view=None)
+        for item in given
+    )
+
+
+def _is_given(item: Input, base: TensorMeta | None) -> bool:
+    if item.view is None or item.meta is None or base is None:
+        return False
+    is_alike = (item.meta.dtype, item.meta.device) == (base.dtype, base.device)
+    return is_alike and laid_out(base, item.view.steps) == (item.meta.shape, item.meta.stride)
+
+
 def laid_out(base: TensorMeta, steps: Sequence[Node]) -> Layout | None:
     """The shape and strides that these steps give; None if they cannot be made of such a tensor."""
     layout: Layout | None = (base.shape, contiguous(base.shape) if base.stride is None else base.stride)
@@ -67,11 +84,11 @@ def _step(layout: Layout, step: Node) -> Layout | None:
         if sorted(dims) != list(range(len(shape))):
             return None
         return tuple(shape[dim] for dim in dims), tuple(stride[dim] for dim in dims)
-    meta = TensorMeta(shape, "")
+    meta = TensorMeta(shape, "", stride)
     if step.target == ".view":
         wanted = step.args[0] if isinstance(step.args[0], tuple) else step.args
         wanted = (meta.numel,) if wanted == (-1,) else wanted
-        fits = TensorMeta(wanted, "").numel == meta.numel and stride == contiguous(shape)
+        fits = TensorMeta(wanted, "").numel == meta.numel and meta.is_contiguous
         return (wanted, contiguous(wanted)) if fits else None
     size, steps, offset = step.args
     last = offset + sum((length - 1) * by for length, by in zip(size, steps, strict=True))

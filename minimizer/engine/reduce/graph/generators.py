@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from minimizer.engine.program.model import Input, TensorMeta, contiguous
+from minimizer.engine.program.model import Input, TensorMeta
 
 _FLOATS = {"torch.float32", "torch.float64", "torch.float16", "torch.bfloat16"}
 _FLOATS_BY_CAST = {
@@ -165,22 +165,14 @@ def rank(item: Input) -> int:
     return _LITERAL_RANK if found is None else found.rank
 
 
-def is_contiguous(meta: TensorMeta) -> bool:
-    """Whether the strides are those of a contiguous tensor; steps over dimensions of size one do not matter."""
-    if meta.stride is None or 0 in meta.shape:
-        return True
-    pairs = zip(meta.shape, meta.stride, contiguous(meta.shape), strict=True)
-    return all(size == 1 or have == want for size, have, want in pairs)
-
-
 def _strided(expression: Expression, meta: TensorMeta) -> str:
     """The expression with the strides of ``meta``: as is, transposed, permuted, or as_strided of a flat one."""
     stride = meta.stride
-    if stride is None or is_contiguous(meta):
+    if stride is None or meta.is_contiguous:
         return expression(meta)
     order = sorted(range(len(stride)), key=lambda d: (-stride[d], d))
     base = replace(meta, shape=tuple(meta.shape[d] for d in order), stride=tuple(stride[d] for d in order))
-    if is_contiguous(base):
+    if base.is_contiguous:
         dims = tuple(order.index(d) for d in range(len(order)))
         text = _operand(expression(base))
         return f"{text}.t()" if dims == (1, 0) else f"{text}.permute({', '.join(map(str, dims))})"

@@ -151,3 +151,25 @@ def test_a_view_of_what_is_no_input_is_none() -> None:
     data = as_json(windowed())
     data["inputs"][0]["view"]["of"] = "z"
     assert parse_program(data).inputs[0] == Input("y", tensor(6, 3), golden="y")
+
+
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [
+        (tensor(8, 3), {"stride": (6, 2)}),
+        (tensor(8, 3), {"shape": (5, 3)}),
+        (tensor(8, 3), {"dtype": "torch.int32"}),
+        (tensor(8, 3, stride=(4, 1)), {}),
+        (tensor(1), {}),
+    ],
+)
+def test_a_view_that_its_base_does_not_give_is_none(base: TensorMeta, changes: dict[str, Any]) -> None:
+    data = as_json(windowed())
+    data["inputs"][0]["meta"] |= changes
+    data["inputs"][1]["meta"] |= {"shape": base.shape, "stride": base.stride}
+    assert parse_program(data).inputs[0].view is None
+
+
+def test_a_base_with_odd_steps_over_single_elements_has_views() -> None:
+    base = tensor(1, 6, stride=(9, 1))
+    assert parse_program(as_json(windowed(step(".view", 6), base=base))) == windowed(step(".view", 6), base=base)

@@ -19,7 +19,6 @@ from minimizer.engine.reduce.graph.generators import (
     Generator,
     generator_of,
     generators,
-    is_contiguous,
     nonfinite,
 )
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
@@ -51,7 +50,7 @@ def generated(problem: ProgramProblem) -> None:
             problem.shrink(golden, partial(made, generator), "inputs to code", whole=False)
     for item in _golden(problem.best):
         problem.first(literals(problem, item), "inputs to code")
-    plain = [i.name for i in problem.best.inputs if i.meta is not None and not is_contiguous(i.meta)]
+    plain = [i.name for i in problem.best.inputs if i.meta is not None and not i.meta.is_contiguous]
     problem.shrink(plain, made_contiguous, "strides")
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from minimizer.engine.program.arguments import Arg, map_leaves
 from minimizer.engine.program.model import Input, Node, Program
-from minimizer.engine.reduce.graph.generators import generator_of, is_contiguous
+from minimizer.engine.reduce.graph.generators import generator_of
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 Resize = Callable[[int], int]
@@ -145,7 +145,7 @@ def _resized_input(item: Input, shape: tuple[int, ...], program: Program) -> Inp
     if item.meta is None or made_by is None or shape == item.meta.shape:
         return item
     stride = None
-    if item.meta.stride is not None and not is_contiguous(item.meta) and len(shape) == len(item.meta.shape):
+    if item.meta.stride is not None and not item.meta.is_contiguous and len(shape) == len(item.meta.shape):
         stride = _dense(shape, item.meta.stride)
     meta = item.meta.reshaped(shape, stride)
     return replace(item, meta=meta, code=made_by.code(meta, grad=program.grad))
