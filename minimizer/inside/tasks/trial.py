@@ -177,7 +177,8 @@ class Trial:
         torch.manual_seed(0)
         given: dict[str, Any] = {}
         for spec in sorted(request.inputs, key=lambda spec: spec.is_view):
-            value = golden[spec.golden] if spec.golden else eval(spec.code or "", namespace | given)
+            known = {**namespace, **given} if spec.is_view else namespace
+            value = golden[spec.golden] if spec.golden else eval(spec.code or "", known)
             if isinstance(value, torch.Tensor) and value.requires_grad != spec.requires_grad:
                 # What requires a gradient because its base does is no view of that any more once it is detached.
                 value = (value if spec.is_view else value.detach()).requires_grad_(spec.requires_grad)
