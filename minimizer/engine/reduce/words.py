@@ -23,6 +23,7 @@ WORDS = {
     "inside of bodies": "less within bodies",
     "inputs": "numbers in place of inputs",
     "inputs to code": "inputs made in the code",
+    "relations": "inputs that are no views of others",
     "items": "parts of expressions left out",
     "layout": "lines that say the same in fewer words",
     "list arguments": "shorter lists",
