@@ -61,12 +61,13 @@ def _reading(tensor: Tensor) -> tuple[torch.dtype, bool, bool, bool]:
 
 
 def _geometry(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    return tuple(tensor.size()), tuple(tensor.stride()), tensor.storage_offset()
+    return tuple(tensor.size()), tuple(tensor.stride()), int(tensor.storage_offset())
 
 
 def _indexed(view: Tensor, base: Tensor) -> list[Step]:
     """An index, and a permutation of what is left; empty if there can be none. The caller sees whether they fit."""
     starts = _starts(int(view.storage_offset() - base.storage_offset()), base)
+    sizes, strides = tuple(base.size()), tuple(base.stride())
     order: list[int] = []
     """For each dimension of the view, that of the base."""
     index: list[Any] = list(starts)
@@ -74,7 +75,7 @@ def _indexed(view: Tensor, base: Tensor) -> list[Step]:
         free = [dim for dim in range(base.dim()) if dim not in order and _fits(size, stride, base, dim, starts[dim])]
         if not free:
             return []
-        dim = max(free, key=lambda one: (base.stride(one) == stride, base.stride(one), base.size(one) > 1, -one))
+        dim = max(free, key=lambda one: (strides[one] == stride, strides[one], sizes[one] > 1, -one))
         order.append(dim)
         index[dim] = _slice(starts[dim], size, stride // max(base.stride(dim), 1), base.size(dim))
     while len(index) > 1 and index[-1] == slice(None):
