@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,6 +37,7 @@ from ..wire import Channel, Message
 from .needed import needed
 
 EVENT = "event"
+NOTHING: Mapping[str, Tensor] = {}
 VALUE, NONFINITE = "value", ("nan", "inf")
 """Sorts of differences of the comparator."""
 WRITES_OVER = "kept results: what an earlier call has returned stays as it is in eager"
@@ -336,6 +338,7 @@ class SideBySide:
         """The referee's verdict on an event; None for one that the compiler has no part in, or that it cannot judge."""
         if step.graph is None and not step.is_backward:
             return None
+        state = snapshot.rng_state()  # reruns draw, and a program may set a random state of its own
         try:
             if step.graph is not None and len(self._eager.calls) == len(self._given.calls) == 1:
                 (call, expected), (_, actual) = *self._eager.calls, *self._given.calls
@@ -343,32 +346,57 @@ class SideBySide:
             expected, actual = (
                 Side([_detached(state.value(path)) for path in differing]) for state in (self._eager, self._given)
             )
-            return referee.judge(self._from_the_start(index, differing), expected, actual)
+            return referee.judge(self._from_the_start(index, differing, self._shared(index)), expected, actual)
         except Exception as error:
             self.note(f"event {index} could not be judged: {type(error).__name__}: {error}")
             return None
+        finally:
+            snapshot.set_rng_state(state)
 
-    def _from_the_start(self, index: int, paths: Sequence[str]) -> Call:
-        """The call that computes values of an event from the inputs of the program, by the events that they come from."""
-        codes = [self._codes[place] for place in (*needed(self._request.steps, index), index)]
-        functions = self._eager.functions
+    def _shared(self, index: int) -> dict[str, Tensor]:
+        """Values that both sides have had from eager since they were made, before an event: no gradient comes from behind them.
+
+        Nothing that led to them explains a difference, such as a jump on rounded values.
+        """
+        times = Counter(path for step in self._request.steps[: index + 1] for path in step.values)
+        made = {path: self._eager.value(path) for path, number in times.items() if number == 1}
+        named = {path: value for path, value in made.items() if "." not in path}
+        return {path: value for path, value in named.items() if isinstance(value, Tensor) and _is_untouched(value)}
+
+    def _from_the_start(self, index: int, paths: Sequence[str], shared: Mapping[str, Tensor] = NOTHING) -> Call:
+        """The call that computes values of an event from the inputs of the program, by the events that they come from.
+
+        ``shared``: values that are taken as they are, like inputs.
+        """
+        steps, codes, functions = self._request.steps, self._codes, self._eager.functions
+        places = [*needed(steps, index), index]
+        names = [path for place in places[:-1] for path in steps[place].values if path in shared]
+        given = [*self._inputs, *names]
 
         def program(*inputs: Any) -> list[Any]:
+            values = dict(zip(given, inputs, strict=True))
             state = State.__new__(State)
-            state.values = {**self._eager.values, **functions, **dict(zip(self._inputs, inputs, strict=True))}
-            for code in codes:
-                exec(code, state.values)
+            state.values = {**self._eager.values, **functions, **{name: values[name] for name in self._inputs}}
+            for place in places:
+                known = {path: values[path] for path in steps[place].values if path in names}
+                if place == index or steps[place].draws or len(known) < len(steps[place].values) or not known:
+                    exec(codes[place], state.values)
+                state.values.update(known)
             return [_detached(state.value(path)) for path in paths]
 
-        return replace(
-            Call.now(program, [self._start[name] for name in self._inputs], random=True), rng=snapshot.rng_state()
-        )
+        inputs = [*(self._start[name] for name in self._inputs), *(shared[name].detach() for name in names)]
+        return replace(Call.now(program, inputs, random=True), rng=snapshot.rng_state())
 
 
 def _parting(index: int, path: str, what: str, expected: Tensor, actual: Any, rule: str) -> Message:
     """An event that gives a name another value than eager, as `Sides` of the engine reads it."""
     sort, error = _sort(expected, actual), _distance(expected, actual)
     return {"event": index, "own": True, "what": what, "value": path, "sort": sort, "rule": rule, "error": error}
+
+
+def _is_untouched(value: Tensor) -> bool:
+    """Whether a tensor is as it was made, and no gradient goes through it."""
+    return not value.is_inference() and not value.requires_grad and value._version == 0
 
 
 def _bound(statements: str) -> list[str]:

@@ -18,6 +18,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Sides
 from minimizer.engine.outer.program import OuterProgram
 from minimizer.engine.outer.runs import side_by_side, sides_of
+from minimizer.inside.questions import SidesRequest, Step
 from minimizer.inside.tasks.side_by_side import SideBySide
 
 SECOND_GRADIENT = """
@@ -293,3 +294,62 @@ def test_a_zero_whose_sign_nobody_reads_is_innocent(sides: Sided, read: str) -> 
     _, outcome, found = sides(TIDY.replace("READ", read))
 
     assert (outcome.ending, found.first, found.stopped) == (Ending.SAME, None, "")
+
+
+STALE_GRADIENTS = """
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def plain(graph, inputs):
+        return make_boxed_func(graph.forward)
+
+    def stale(graph, inputs):
+        kept = []
+
+        def run(*args):
+            kept.append(graph(*args))
+            return BACKWARD
+
+        return make_boxed_func(run)
+
+    torch.manual_seed(0)
+    weight = torch.randn(5, 3, requires_grad=True)
+    backend = aot_autograd(fw_compiler=plain, bw_compiler=stale)
+    score = torch.compile(lambda x: x @ weight, backend=backend)
+    for _ in range(3):
+        x = torch.randn(6, 5)
+        loss = F.cross_entropy(TO_LOGITS, x[:, :3].add(0.1).mul(0.3).argmax(-1))
+        loss.backward()
+"""
+
+
+@pytest.mark.parametrize(("kept", "is_wrong"), [("kept[-2] if len(kept) > 2 else kept[-1]", True), ("kept[-1]", False)])
+@pytest.mark.parametrize("logits", ["score(x)", "F.dropout(score(x), 0.5)"])
+def test_a_jump_that_eager_takes_for_both_sides_excuses_no_wrong_gradient(
+    sides: Sided, logits: str, kept: str, *, is_wrong: bool
+) -> None:
+    """Such as the argmax that makes labels of rounded values: eager's labels go to both."""
+    program, _, found = sides(STALE_GRADIENTS.replace("TO_LOGITS", logits).replace("BACKWARD", kept))
+
+    assert found.stopped == ""
+    assert (found.first is not None) is is_wrong
+    if found.first is not None:
+        backwards = [index for index, event in enumerate(program.events) if "backward" in event.code]
+        assert found.first.event == backwards[2]
+
+
+def test_an_event_that_is_judged_leaves_the_random_state() -> None:
+    """Else eager does not draw again what it has drawn later, and no later event can be judged."""
+    code = "torch.manual_seed(1)\ny = torch.rand(2).exp()"
+    step = Step(code, ("y",), is_backward=True, is_setting=True, draws=True)
+    request = SidesRequest(setup="import torch", graphs={}, inputs="", file=None, steps=[step], seconds=60.0)
+    run = SideBySide(request, lambda *_: None)
+    run._take(0)
+    run._given.values["y"] = run._eager.values["y"] + 1
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+
+    run._tell_difference(0, step, {"y": 1.0})
+
+    assert torch.equal(before, torch.get_rng_state())
+    assert run.first is not None
