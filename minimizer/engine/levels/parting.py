@@ -82,6 +82,12 @@ class Compared:
         return [first] if first is not None and first is not self.parting else []
 
     @property
+    def kind(self) -> Kind | None:
+        """The kind of failure that `parting` is of; None if there is none."""
+        program, parting = self.program, self.parting
+        return _kind_of(program, parting) if program is not None and parting is not None else None
+
+    @property
     def is_equal(self) -> bool:
         """Whether all of the script was noted and run, and the sides agree."""
         program, sides = self.program, self.sides
@@ -165,9 +171,12 @@ class PartingLevel:
             why = compared.why or "no event is wrong"
             self._journal.log(f"the program around the graphs does not part by a value: {why}")
             return None
+        also_seen = [_as_seen(program, one) for one in compared.others]
         if isinstance(original, SurveyedScript) and not is_like(kind, program.events[first.event].kind):
+            # A failure all the same, which is told by its own name; no run of the script's survey confirms it.
             self._journal.log(f"eager and compiled part first by another failure than the call's: {first.what}")
-            return None
+            also_seen += self._as_announced()
+            kind, original = _kind_of(program, first), EndsWell()
         self._journal.log(f"eager and compiled part at event {first.event}: {told(program, first)}: {first.what}")
         for other in compared.others:
             self._journal.log(f"event {other.event} is wrong too, which the check does not read: {other.what}")
@@ -188,7 +197,14 @@ class PartingLevel:
             kept_share=PARTED_KEPT_SHARE,
             mechanism="overwritten_result" if first.overwrites else None,
         )
-        return script, replace(found, also_seen=[_as_seen(program, one) for one in compared.others])
+        return script, replace(found, also_seen=also_seen)
+
+    def _as_announced(self) -> list[AlsoSeen]:
+        """The failure that was announced, as one beside another."""
+        failure = self._journal.fault.failure
+        if failure is None:
+            return []
+        return [AlsoSeen(kind=failure.kind, signature=failure.signature, message=failure.message)]
 
     def _read_by(self, check: ExceptionInfo, program: OuterProgram) -> frozenset[int]:
         """The events that a failing check of the script's reads; none where its text cannot be read."""
@@ -200,9 +216,15 @@ class PartingLevel:
 
 def _as_seen(program: OuterProgram, parting: Parting) -> AlsoSeen:
     """A wrong event beside the one that is reduced, for the report."""
-    kind = Kind.WRONG_GRADIENT if program.events[parting.event].kind == BACKWARD else Kind.WRONG_OUTPUT
+    kind = _kind_of(program, parting)
     signature = Signature(kind, what=parting.sort, nonfinite=parting.sort in NONFINITE)
     return AlsoSeen(kind=kind, signature=signature.text, message=f"{told(program, parting)}: {parting.what}")
+
+
+def _kind_of(program: OuterProgram, parting: Parting) -> Kind:
+    """The kind of failure that a wrong event is of: a result that a backward writes over is no gradient."""
+    is_gradient = program.events[parting.event].kind == BACKWARD and not parting.overwrites
+    return Kind.WRONG_GRADIENT if is_gradient else Kind.WRONG_OUTPUT
 
 
 def is_like(kind: Kind | None, event: str) -> bool:
