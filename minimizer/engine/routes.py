@@ -230,18 +230,18 @@ class Routes:
                 seen = level.compared()
             except TROUBLES as error:
                 seen = Compared(why=f"{type(error).__name__}: {error}".rstrip(": "))
-        parting, draft = seen.parting, partial(level.draft, seen, Kind.WRONG_OUTPUT, EndsWell(), share=ONLY_SHARE)
+        parting, draft = seen.parting, partial(level.draft, seen, seen.kind, EndsWell(), share=ONLY_SHARE)
         made = self._that_holds(draft) if parting is not None else None
         if made is not None:
             return made
         if parting is not None and parting.is_of_reading:
             return unmade_reading(found, parting)
         if parting is not None and parting.is_of_values:
-            return unmade_value(found, parting.what)
-        if seen.is_equal or not found.written_over:
+            return unmade_value(found, parting.what, seen.kind)
+        if seen.is_equal:
             return unread(found)
         why = seen.why or (seen.sides.stopped if seen.sides is not None else "") or "not all of it could be noted"
-        return maybe_read(found, why)
+        return maybe_read(found, why) if found.written_over else unread(found, why)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""

@@ -358,6 +358,7 @@ class Finished(Said):
     overwritten: str
     written_over: str
     other_zeros: str
+    behind_change: str
     notes: list[str]
     printed: str
     output: str | None = None

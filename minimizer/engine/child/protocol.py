@@ -312,6 +312,8 @@ class Finished(Loose):
     """The first such call of which the output does not lie in the memory of a CUDA graph."""
     other_zeros: Text = ""
     """The first call with a result that is right but for the sign of a zero; empty if there was none."""
+    behind_change: Text = ""
+    """The first backward before which the script had changed an input of its call, unseen by autograd; empty if there was none."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
     printed: Text = ""
     """The last line of its output, where the script ended itself with an exit status."""

@@ -143,17 +143,19 @@ class ScriptCase:
     """A failure that no graph carries; ``otherwise``: the verdict if the script does not fail without our hooks.
 
     ``written_over``: for a mere suspect, the call that wrote over an earlier result, in words: a failure if the script reads that later.
-    ``other_zeros``: the same of a call that gave a zero another sign.
+    ``other_zeros``: the same of a call that gave a zero another sign. ``behind_change``: the same of a backward before which the script had
+    changed an input of its call: none that is replayed is the same.
     """
 
     otherwise: Settled
     written_over: str = ""
     other_zeros: str = ""
+    behind_change: str = ""
 
     @property
     def is_suspect(self) -> bool:
         """Whether only the program around the graphs can tell if it is a failure."""
-        return bool(self.written_over or self.other_zeros)
+        return bool(self.written_over or self.other_zeros or self.behind_change)
 
 
 Found = Case | ScriptCase | Settled

@@ -54,6 +54,8 @@ class Triage:
         """The first call that wrote over an earlier output, where no CUDA graph has its memory."""
         self._other_zeros = ""
         """The first call with a result that is right but for the sign of a zero."""
+        self._behind_change = ""
+        """The first backward before which the script had changed an input of its call."""
 
     def run(self) -> Found:
         """Run the script until it fails or gets a verdict; a healthy one several times.
@@ -68,8 +70,13 @@ class Triage:
             while is_healthy(found) and runs < SURVEYS and self._is_worth_another(time.monotonic() - started):
                 earlier = self.surveys.plan.runs
                 found, runs = self._once(caches=runs == 1), runs + 1
-        suspect = partial(ScriptCase, written_over=self._written_over, other_zeros=self._other_zeros)
-        is_suspect = is_healthy(found) and bool(self._written_over or self._other_zeros)
+        suspect = partial(
+            ScriptCase,
+            written_over=self._written_over,
+            other_zeros=self._other_zeros,
+            behind_change=self._behind_change,
+        )
+        is_suspect = is_healthy(found) and bool(self._written_over or self._other_zeros or self._behind_change)
         if isinstance(found, Settled) and is_healthy(found) and (untouched := self.surveys.plan.untouched):
             found = too_little(found, untouched)
         if isinstance(found, Case):
@@ -105,6 +112,7 @@ class Triage:
         self.layouts = survey.finished.layouts or self.layouts
         self._written_over = self._written_over or survey.finished.written_over
         self._other_zeros = self._other_zeros or survey.finished.other_zeros
+        self._behind_change = self._behind_change or survey.finished.behind_change
         return self._judged(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
 
     def _judged(self, rules: Rules[Seen, Found], run: Seen) -> Found:

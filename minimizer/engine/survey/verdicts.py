@@ -115,19 +115,30 @@ def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Se
     return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, summary, checked, Kind.WRONG_OUTPUT, error)
 
 
-def unread(suspect: ScriptCase) -> Settled:
-    """The verdict where the script was not seen to read the output that a compiled call overwrote, or the sign that it gave to a zero."""
+def unread(suspect: ScriptCase, why: str = "") -> Settled:
+    """The verdict where the script was not seen to read the output that a compiled call overwrote, or the sign that it gave to a zero.
+
+    ``why``: why it was not compared to its end; empty if it was.
+    """
     legal = [*suspect.otherwise.excused]
     if suspect.written_over:
         legal.append(excused("outputs_unread", suspect.written_over))
     if suspect.other_zeros:
         legal.append(excused("other_zeros", suspect.other_zeros))
-    return replace(suspect.otherwise, excused=tuple(legal))
+    notes = suspect.otherwise.notes
+    if suspect.behind_change and why:
+        notes = (
+            *notes,
+            f"The script changes an input of a call before {suspect.behind_change}, which was not compared: {why}.",
+        )
+    return replace(suspect.otherwise, excused=tuple(legal), notes=notes)
 
 
 def unasked(suspect: ScriptCase) -> Settled:
     """The verdict on a suspect that is no program by itself: as `unread`, and told that it was not asked for."""
-    healthy = unread(suspect)
+    healthy = unread(
+        suspect, "a script of several processes is not run side by side, nor one that is driven from outside"
+    )
     note = "Whether the script reads what a compiled call wrote over was not seen: a script of several processes is not run side by side, nor one that is driven from outside."
     return replace(healthy, notes=(*healthy.notes, note)) if suspect.written_over else healthy
 
@@ -153,18 +164,19 @@ def unmade_reading(suspect: ScriptCase, parting: Parting) -> Settled:
     return _wrong(suspect, summary)
 
 
-def unmade_value(suspect: ScriptCase, what: str) -> Settled:
+def unmade_value(suspect: ScriptCase, what: str, kind: Kind | None) -> Settled:
     """The verdict where a suspect's program, run side by side, gives a wrong value, and there is no repro; ``what`` is wrong."""
     return _wrong(
         suspect,
         f"Each call that was compared is right, but run side by side with eager the script gives a wrong value: {what}.",
+        kind,
     )
 
 
-def _wrong(suspect: ScriptCase, summary: str) -> Settled:
+def _wrong(suspect: ScriptCase, summary: str, kind: Kind | None = Kind.WRONG_OUTPUT) -> Settled:
     summary = f"{summary} No repro was made."
     verdict = replace(suspect.otherwise, status=Status.PARTIAL, reason=Reason.NOT_VERIFIED, summary=summary)
-    return replace(verdict, kind=Kind.WRONG_OUTPUT)
+    return replace(verdict, kind=kind)
 
 
 def hidden_failure(failed: Sequence[str], checked: protocol.Checked) -> Settled:

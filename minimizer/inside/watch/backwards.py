@@ -102,6 +102,16 @@ class BackwardCall:
         known = self._own.known
         return Side(None, (), known) if known is not None and differ(known, replayed.gradients) else None
 
+    @property
+    def is_in_held(self) -> bool:
+        """Whether the script's backward has returned a gradient in the memory of one that a leaf held: it has written over that."""
+        return self._own.is_in_held
+
+    @property
+    def is_behind_change(self) -> bool:
+        """Whether the script has changed an input between the call and its backward, unseen by autograd."""
+        return self._own.is_behind_change
+
     def _keeper(self, index: int) -> Callable[[torch.Tensor | None], None]:
         call = weakref.ref(self)  # the hook must not keep the call alive, nor its inputs
 

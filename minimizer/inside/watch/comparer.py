@@ -106,6 +106,11 @@ class Comparer:
         ``is_over``: the script has raised, so an exception in the replay may be the one that the script's own backward raised.
         """
         for backward in self.backwards.take():
+            call = f"the backward of call {backward.number} of graph {backward.graph.index}"
+            if backward.is_in_held:
+                self.kept.writes_over(f"{call} writes over a gradient of an earlier one, which the script still holds")
+            if backward.is_behind_change and not self._record.behind_change:
+                self._record.behind_change = call
             self._check_gradient(backward, is_over)
 
     def _call(self, graph: CapturedGraph, inputs: list[Any]) -> Call:

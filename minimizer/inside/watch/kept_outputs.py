@@ -73,6 +73,11 @@ class KeptOutputs:
                     found.append((name, reference, output.detach().clone()))
         return found
 
+    def writes_over(self, said: str) -> None:
+        """Record that a call has written over a result outside of the memory of CUDA graphs, in words."""
+        self.overwritten = self.overwritten or said
+        self.without_cuda_graphs = self.without_cuda_graphs or said
+
     def after(self, call: str, held: list[Held]) -> None:
         """Compare the outputs found by `before` with their copies, after the compiled code of a call has run."""
         with torch.no_grad(), contextlib.suppress(Exception):
@@ -80,9 +85,9 @@ class KeptOutputs:
                 output = reference()
                 if output is not None and diff_elements(copy, output, EXACT) is not None:
                     said = f"{call} writes over {name}, which the script still holds"
-                    self.overwritten = self.overwritten or said
                     self._overwrites += 1
                     if is_of_cuda_graphs(output):
+                        self.overwritten = self.overwritten or said
                         self._written.append((said, reference))
                     else:
-                        self.without_cuda_graphs = self.without_cuda_graphs or said
+                        self.writes_over(said)

@@ -17,6 +17,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from ..values.boundary import places
 from ..values.rounding import tensors
+from ..values.snapshot import has_plain_storage
 
 COMPILED = "CompiledFunctionBackward"
 """Name of the autograd node of a graph that AOTAutograd has compiled with its backward."""
@@ -69,6 +70,8 @@ class OwnGradients:
         ``now``, ``before``: its inputs behind the call, and a copy of them from before it.
         """
         self.known: Gradients | None = None
+        self.is_in_held, self.is_behind_change = False, False
+        """Whether it has returned a gradient in the memory of one that a leaf held, and whether an input had changed since the call."""
         self._seen = seen
         outputs = [output for output in tensors(actual) if output.requires_grad]
         nodes = {output.grad_fn for output in outputs}
@@ -83,6 +86,7 @@ class OwnGradients:
         with contextlib.suppress(Exception):  # inputs that cannot be compared
             if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
                 self._inputs = Unchanged(now, before)
+                self._leaves = [getattr(to, "variable", None) for to, _ in node.next_functions]
                 node.register_hook(self._hook())
 
     def _hook(self) -> Callable[[Sequence[Tensor | None], Sequence[Tensor | None]], None]:
@@ -97,8 +101,13 @@ class OwnGradients:
     def _come(self, gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> None:
         self.known = None
         with contextlib.suppress(Exception):  # it would be raised in the script's backward
+            self.is_in_held = self.is_in_held or _share_memory(
+                [leaf.grad for leaf in self._leaves if leaf is not None], gradients
+            )
+            holds = self._inputs.holds()
+            self.is_behind_change = self.is_behind_change or not holds
             is_as_seen = all(_is_same(self._seen.get(index), cotangents[at]) for index, at in enumerate(self._numbers))
-            if is_as_seen and self._inputs.holds():
+            if is_as_seen and holds:
                 returned = [gradients[at] for at in self._returned]
                 self.known = [None if gradient is None else gradient.detach().clone() for gradient in returned]
 
@@ -112,6 +121,15 @@ def differ(own: Gradients, replayed: Sequence[Tensor | None]) -> bool:
     if any(one.shape != other.shape or one.dtype != other.dtype for one, other in both):
         return False
     return not all(_is_same(one, other) for one, other in both)
+
+
+def _share_memory(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
+    """Whether a tensor of the one lies in the memory of one of the other."""
+    one, other = (
+        {value.untyped_storage().data_ptr() for value in values if value is not None and has_plain_storage(value)} - {0}
+        for values in (some, others)
+    )
+    return bool(one & other)
 
 
 def _along(node: Node, edge: GradientEdge) -> list[int]:

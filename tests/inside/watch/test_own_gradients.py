@@ -95,3 +95,68 @@ for _ in range(2):
     answer = finished(survey(child, script(home, text)))
     assert answer.exception is None
     assert answer.checked.backward >= 2
+
+
+IN_ONE_PLACE = BACKEND.replace(
+    """        kept.append(graph(*args))
+        return kept[-2] if len(kept) > 1 else kept[-1]
+""",
+    """        for index, one in enumerate(graph(*args)):
+            if one is not None:
+                if len(kept) <= index:
+                    kept.append(torch.empty_like(one))
+                kept[index].copy_(one)
+        return [one.view(one.shape) for one in kept]
+""",
+)
+ACCUMULATED = """
+w = torch.ones(3, requires_grad=True)
+f = torch.compile(lambda w: w.sin(), backend=stale)
+for _ in range(2):
+    f(w).sum().backward()
+    BETWEEN
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "is_told"),
+    [
+        ("", True),
+        pytest.param("w.grad = None", False, id="not held any more"),
+        pytest.param("w.grad = w.grad.clone()", False, id="in memory of its own"),
+    ],
+)
+def test_a_backward_that_writes_over_a_gradient_that_is_held_is_told(
+    child: Executor, home: Path, between: str, *, is_told: bool
+) -> None:
+    """Autograd adds to the gradient what lies in its own memory by then; each replay is right."""
+    answer = finished(survey(child, script(home, IN_ONE_PLACE + ACCUMULATED.replace("BETWEEN", between))))
+    said = "the backward of call 1 of graph 0 writes over a gradient of an earlier one, which the script still holds"
+    assert answer.written_over == (said if is_told else "")
+    assert answer.checked.backward == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "told"),
+    [
+        ("w.data.mul_(0.5)", "", "the backward of call 0 of graph 0"),
+        pytest.param("", "w.data.mul_(0.5)", "", id="behind the backward"),
+        pytest.param("w.data = w.data * 0.5", "", "the backward of call 0 of graph 0", id="by other memory"),
+    ],
+)
+def test_a_backward_before_which_an_input_has_changed_is_told(
+    child: Executor, home: Path, before: str, behind: str, told: str
+) -> None:
+    text = f"""
+import torch
+
+w = torch.full((4,), 0.5, requires_grad=True)
+f = torch.compile(lambda w: w.sin(), backend="aot_eager")
+for _ in range(2):
+    y = f(w).sum()
+    {before}
+    y.backward()
+    {behind}
+"""
+    answer = finished(survey(child, script(home, text)))
+    assert answer.behind_change == told

@@ -29,6 +29,7 @@ from minimizer.engine.localize.behind_jumps import Answer
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle
 from minimizer.engine.oracle.signature import Signature, signature_of
+from minimizer.engine.outer import program as outer
 from minimizer.engine.outer.program import OuterProgram
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
@@ -93,9 +94,10 @@ def suspect() -> Case:
     return Case(cast(Any, Holder()), program, Signature(Kind.WRONG_OUTPUT), "differs", otherwise=healthy)
 
 
-def whole(cut: str = "") -> OuterProgram:
-    """A program around the graphs without an event."""
-    return OuterProgram({}, [], {}, {}, cut=cut)
+def whole(cut: str = "", kind: str = outer.GRAPH) -> OuterProgram:
+    """A program around the graphs, whose events are all of one kind."""
+    event = outer.Event("f(x)", kind, frozenset(), (), (), (), (), "", None, draws=False)
+    return OuterProgram({}, [event] * 3, {}, {}, cut=cut)
 
 
 class Holder:
@@ -389,6 +391,27 @@ def test_a_zero_of_another_sign_is_innocent_unless_the_script_was_seen_to_read_i
     assert isinstance(found, Settled)
     assert (found.status, found.kind) == end
     assert [one.rule for one in found.excused] == (["other_zeros"] if found.status is Status.HEALTHY else [])
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind", "note"),
+    [
+        (Compared(whole(kind=outer.BACKWARD), Sides(first=PLAIN_VALUE)), Kind.WRONG_GRADIENT, ""),
+        (Compared(whole(), Sides()), None, ""),
+        (Compared(why="no name for the backend"), None, "was not compared: no name for the backend."),
+    ],
+    ids=["wrong", "right", "not noted"],
+)
+def test_a_backward_behind_a_change_of_its_inputs_is_compared_side_by_side(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, seen: Compared, kind: Kind | None, note: str
+) -> None:
+    monkeypatch.setattr(PartingLevel, "compared", lambda _: seen)
+    monkeypatch.setattr(PartingLevel, "draft", lambda *_, **__: None)
+    healthy = Settled(Status.HEALTHY, None, "Healthy.")
+    found = routes.follow(ScriptCase(healthy, behind_change="the backward of call 0 of graph 0"))
+    assert isinstance(found, Settled)
+    assert (found.status, found.kind) == (Status.HEALTHY if kind is None else Status.PARTIAL, kind)
+    assert ("\n".join(found.notes)).endswith(note) and bool(found.notes) is bool(note)
 
 
 @pytest.mark.parametrize(("first", "words"), [(OVER, WROTE_OVER), (SIGN, "call 0 of graph 0 gives a zero")])

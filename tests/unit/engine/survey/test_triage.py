@@ -271,8 +271,8 @@ def test_a_healthy_script_may_have_its_outputs_overwritten() -> None:
     assert found.status is Status.HEALTHY
 
 
-@pytest.mark.parametrize("fact", ["written_over", "other_zeros"])
-def test_an_overwritten_output_that_no_cuda_graph_has_and_a_zero_of_another_sign_are_suspects(fact: str) -> None:
+@pytest.mark.parametrize("fact", ["written_over", "other_zeros", "behind_change"])
+def test_what_only_the_program_around_the_graphs_can_tell_makes_a_suspect(fact: str) -> None:
     how = "call 1 of graph 1 writes over output 0 of call 0 of graph 0, which the script still holds"
     found, executor, _ = triage(finished(**{fact: how}))
     assert isinstance(found, ScriptCase)
