@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from ..values.boundary import places
+from ..values.capturing import is_of_cuda_graphs
 from ..values.rounding import tensors
 from ..values.snapshot import has_plain_storage
 
@@ -86,7 +87,8 @@ class OwnGradients:
         with contextlib.suppress(Exception):  # inputs that cannot be compared
             if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
                 self._inputs = Unchanged(now, before)
-                self._leaves = [getattr(to, "variable", None) for to, _ in node.next_functions]
+                leaves = (getattr(to, "variable", None) for to, _ in node.next_functions)
+                self._leaves = [weakref.ref(leaf) for leaf in leaves if leaf is not None]
                 node.register_hook(self._hook())
 
     def _hook(self) -> Callable[[Sequence[Tensor | None], Sequence[Tensor | None]], None]:
@@ -101,9 +103,8 @@ class OwnGradients:
     def _come(self, gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> None:
         self.known = None
         with contextlib.suppress(Exception):  # it would be raised in the script's backward
-            self.is_in_held = self.is_in_held or _share_memory(
-                [leaf.grad for leaf in self._leaves if leaf is not None], gradients
-            )
+            held = [leaf.grad for reference in self._leaves if (leaf := reference()) is not None]
+            self.is_in_held = self.is_in_held or _share_memory(held, gradients)
             holds = self._inputs.holds()
             self.is_behind_change = self.is_behind_change or not holds
             is_as_seen = all(_is_same(self._seen.get(index), cotangents[at]) for index, at in enumerate(self._numbers))
@@ -124,12 +125,15 @@ def differ(own: Gradients, replayed: Sequence[Tensor | None]) -> bool:
 
 
 def _share_memory(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
-    """Whether a tensor of the one lies in the memory of one of the other."""
-    one, other = (
-        {value.untyped_storage().data_ptr() for value in values if value is not None and has_plain_storage(value)} - {0}
-        for values in (some, others)
-    )
-    return bool(one & other)
+    """Whether a tensor of the one lies in the memory of one of the other, but for that of CUDA graphs, which is used again."""
+    one, other = _by_memory(some), _by_memory(others)
+    return any(not is_of_cuda_graphs(other[place]) for place in one.keys() & other.keys())
+
+
+def _by_memory(values: Sequence[Tensor | None]) -> dict[int, Tensor]:
+    """The tensors by where their storages begin."""
+    plain = [value for value in values if value is not None and has_plain_storage(value)]
+    return {place: value for value in plain if (place := value.untyped_storage().data_ptr())}
 
 
 def _along(node: Node, edge: GradientEdge) -> list[int]:
