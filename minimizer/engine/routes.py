@@ -247,9 +247,12 @@ class Routes:
         """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""
         before, draft, holding = self.journal.fault, None, None
         # The text is left to try, also where a hostile trace can be read and not be written again.
-        with until_over(), suppress(*TROUBLES):
-            draft = make()
-            holding = self.parts.follow_up.if_it_holds(draft) if draft is not None else None
+        try:
+            with until_over():
+                draft = make()
+                holding = self.parts.follow_up.if_it_holds(draft) if draft is not None else None
+        except TROUBLES as error:
+            self.journal.log(f"the search around the graphs came to an end: {type(error).__name__}: {error}"[:500])
         if holding is not None:
             return holding
         if draft is not None and self.journal.clock.left < LEAST_TIMEOUT:  # no time is left for the text

@@ -499,6 +499,9 @@ def test_calls_around_graphs_that_show_nothing_leave_the_failure_to_the_script(
     assert (routes.journal.fault is before) is not is_shown
     if end is DRAFT:
         assert (tmp_path / "out" / "repro.py").exists() is holds
+    routes.journal.keep()
+    told = "the search around the graphs came to an end" in (tmp_path / "out" / "run.log").read_text()
+    assert told is isinstance(end, ChildFailed | RecursionError), "what ended it is not lost"
 
 
 def test_a_draft_of_calls_around_graphs_is_kept_where_no_time_is_left_for_another(
