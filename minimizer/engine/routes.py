@@ -24,7 +24,7 @@ from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.job import Parts
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.calls import CallsLevel
-from minimizer.engine.levels.cost import CostLevel, SavedLevel, announce, signature_of
+from minimizer.engine.levels.cost import CostLevel, SavedLevel, announce
 from minimizer.engine.levels.cost_oracle import SavedOracle
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.finding import FindingLevel, FindingOracle
@@ -34,6 +34,7 @@ from minimizer.engine.levels.parting import VALUES, Compared, EndsWell, PartingL
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Cache, Case, ScriptCase, Settled
 from minimizer.engine.survey.plain_rerun import PlainRerun
@@ -194,7 +195,7 @@ class Routes:
     def _by_cost(self, kind: Kind, cause: Cause, health: Health) -> Draft | None:
         if cause.graph is None:
             return None
-        signature = signature_of(kind)
+        signature = Signature(kind)
         case = self.parts.triage.held_first(cause.graph, signature)
         if case is None:
             return None

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from minimizer.engine.emit.subject import Subject
+from minimizer.engine.emit.subject import WAIT_FOR_GPU, Subject
 from minimizer.vocabulary import Kind
 
 TURNS = 20
@@ -16,7 +16,8 @@ TURNS = 20
 def slow(subject: Subject) -> tuple[str, list[str], str]:
     """Times of calls in turns, so that both sides see the same load."""
     fn, compiled, times = (subject.helpers[name] for name in ("fn", "compiled", "times"))
-    call = f"timeit.timeit(lambda: {subject.call(fn)}, number={subject.details['calls']})"
+    timed = subject.call(fn) if not subject.waits else f"({subject.call(fn)}, {WAIT_FOR_GPU})"
+    call = f"timeit.timeit(lambda: {timed}, number={subject.details['calls']})"
     measured = [
         f"{compiled} = {subject.compiled}",
         subject.call(compiled),
@@ -47,7 +48,8 @@ def {kept}({fn}):
 def compile_time(subject: Subject) -> tuple[str, list[str], str]:
     """Seconds of a first compiled call, beside those of a single operator; no cache is read."""
     fn, seconds = subject.helpers["fn"], subject.helpers["seconds"]
-    single = f"{replace(subject, function='torch.neg').compiled}(torch.ones(8))"
+    small = 'torch.ones(8, device="cuda")' if subject.waits else "torch.ones(8)"
+    single = f"{replace(subject, function='torch.neg').compiled}({small})"
     definition = f"""\
 def {seconds}({fn}):
     torch._dynamo.reset()

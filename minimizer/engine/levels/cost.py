@@ -39,11 +39,6 @@ TURN_SECONDS = 0.01
 """Seconds that eager takes in one turn of a repro: long enough for a clock, and short enough for many turns."""
 
 
-def signature_of(kind: Kind) -> Signature:
-    """The signature of a finding by which its graph is held."""
-    return Signature(kind)
-
-
 class CostLevel:
     """The search for the smallest part of the graph ``case`` that has the finding ``cause``, of a figure of this kind.
 
@@ -61,6 +56,7 @@ class CostLevel:
     def draft(self) -> Draft | None:
         """The repro of the smallest part; None where the graph does not show the finding when it is run by itself."""
         journal, oracle, program = self._journal, self._oracle, self._case.program.as_compiled()
+        fold.on_device(journal.report, self._case.device)
         with journal.step(Step.LOCALIZE):
             if not oracle.aim(program):
                 return None
@@ -149,6 +145,7 @@ class SavedLevel(FindingLevel):
 
     def draft(self) -> Draft | None:
         """Reduce the script, and find the stage."""
+        fold.on_device(self._journal.report, "cpu")
         culprit = Culprit(source=self._saved.cause.finding.source)
         self._journal.fault = replace(self._journal.fault, culprits=(culprit,))
         draft = super().draft()
@@ -161,7 +158,6 @@ class SavedLevel(FindingLevel):
 
 def announce(kind: Kind, cause: Cause, journal: Journal) -> None:
     """Tell of the finding as a failure; the report speaks of it however the search ends."""
-    failure = Failure(kind=kind, stage=Stage.UNKNOWN, message=cause.finding.what, signature=signature_of(kind).text)
+    failure = Failure(kind=kind, stage=Stage.UNKNOWN, message=cause.finding.what, signature=Signature(kind).text)
     journal.fault = replace(journal.fault, failure=failure)
-    fold.on_device(journal.report, "cpu")
     journal.announce(journal.fault)

@@ -123,9 +123,7 @@ class GraphLevel:
 
     def _announce(self, case: Case) -> None:
         journal, signature = self._journal, case.signature
-        devices = {i.meta.device for i in case.program.inputs if i.meta is not None}
-        device = "cuda" if "cuda" in devices else "cpu"
-        fold.prepared(journal.report, {**journal.report.environment, "device": device})
+        fold.prepared(journal.report, {**journal.report.environment, "device": case.device})
         fold.checked(journal.report, checked_of(case.checked, self._exact))
         journal.subject = f"graph {case.graph}" if case.graph is not None else ""
         failure = Failure(

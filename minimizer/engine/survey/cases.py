@@ -66,6 +66,12 @@ class Case:
         return self.exception.stack if self.exception is not None else self.dump
 
     @property
+    def device(self) -> str:
+        """``cuda`` if an input of the graph is on a GPU, else ``cpu``."""
+        devices = {i.meta.device for i in self.program.inputs if i.meta is not None}
+        return "cuda" if "cuda" in devices else "cpu"
+
+    @property
     def is_layout(self) -> bool:
         """Whether only the memory layout differs: the values are equal, and strides are not."""
         return self.verdict is not None and self.verdict.is_layout_only
