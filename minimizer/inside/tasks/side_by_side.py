@@ -28,18 +28,16 @@ from ..outcome import Ending, Outcome
 from ..questions import SidesRequest, Step
 from ..referee import referee
 from ..referee.call import Call, Side
-from ..referee.compare import compare
 from ..referee.distance import other_zeros
 from ..values import snapshot
 from ..values.capturing import is_of_cuda_graphs
 from ..values.elements import EXACT, diff_elements
 from ..wire import Channel, Message
 from .needed import needed
+from .side_values import detached, distance, give, is_equal, parts, sort_of
 
 EVENT = "event"
 NOTHING: Mapping[str, Tensor] = {}
-VALUE, NONFINITE = "value", ("nan", "inf")
-"""Sorts of differences of the comparator."""
 WRITES_OVER = "kept results: what an earlier call has returned stays as it is in eager"
 READS_ZEROS = "zeros: eager's own operators make another value of the sign that compiled code gave to a zero"
 EAGER, COMPILED, COMPARE = "eager", "compiled", "compare"
@@ -105,7 +103,7 @@ class State:
             call = Call.now(eager, snapshot.clone(list(args)), random=True)
             result = function(*args)
             # As they are now: a later event may change them.
-            seen = snapshot.clone((_detached(result), _detached(list(args))))
+            seen = snapshot.clone((detached(result), detached(list(args))))
             self.calls.append((call, Side(*seen)))
             return result
 
@@ -215,9 +213,9 @@ class SideBySide:
         """
         for path, (expected, given) in kept.items():
             now = self._given.value(path)
-            if diff_elements(expected, _detached(self._eager.value(path)), EXACT) is not None:
+            if diff_elements(expected, detached(self._eager.value(path)), EXACT) is not None:
                 continue  # the program writes there itself
-            if diff_elements(given, _detached(now), EXACT) is None:
+            if diff_elements(given, detached(now), EXACT) is None:
                 continue
             if isinstance(now, Tensor) and is_of_cuda_graphs(now):
                 continue  # which document that they use their memory again
@@ -235,7 +233,7 @@ class SideBySide:
             value = self._signed.value(path) if self._signed is not None else None
             if isinstance(value, Tensor):
                 with torch.no_grad(), torch.inference_mode(value.is_inference()):
-                    given, ours = _parts(_detached(self._given.value(path))), _parts(value.data)
+                    given, ours = parts(detached(self._given.value(path))), parts(value.data)
                     signed = torch.where((given == 0) & (ours == 0), given, ours)
                     value.data.copy_(torch.view_as_complex(signed.contiguous()) if value.is_complex() else signed)
 
@@ -247,7 +245,7 @@ class SideBySide:
             expected, signed = self._eager.value(path), self._signed.value(path)
             if not isinstance(expected, Tensor) or not isinstance(signed, Tensor):
                 continue
-            if diff_elements(_detached(expected), _detached(signed), EXACT) is None:
+            if diff_elements(detached(expected), detached(signed), EXACT) is None:
                 continue
             before = {*needed(self._request.steps, index)}
             calls = [call for call in self._signs if call in before]
@@ -268,7 +266,7 @@ class SideBySide:
         except Exception as error:
             self.note(f"event {index} could not be repeated: {type(error).__name__}: {error}")
             return False
-        return diff_elements(_detached(self._eager.value(path)), again, EXACT) is None
+        return diff_elements(detached(self._eager.value(path)), again, EXACT) is None
 
     def _tell_errors(
         self, index: int, own: BaseException | None, given: BaseException | None, eager: BaseException | None
@@ -297,11 +295,11 @@ class SideBySide:
                 continue
             given = self._given.value(path)
             try:
-                if not _is_equal(expected, given):
-                    own[path] = _distance(expected, given)
+                if not is_equal(expected, given):
+                    own[path] = distance(expected, given)
                 if step.graph is not None and other_zeros(expected, given):
                     signed.append(path)
-                carried.append(_distance(expected, self._own.value(path)))
+                carried.append(distance(expected, self._own.value(path)))
             except Exception as error:  # values of a kind that torch cannot compare, such as sparse or quantized ones
                 self.note(f"event {index}: {path} could not be compared: {type(error).__name__}: {error}")
                 unknown.append(path)
@@ -313,7 +311,7 @@ class SideBySide:
             self._take_zeros(index, signed)
         for path in dict.fromkeys([*own, *unknown, *signed]):
             try:
-                _copy(self._eager.value(path), self._given.value(path))
+                give(self._eager.value(path), self._given.value(path))
             except Exception as error:  # from here on a difference may be an earlier one's, and says nothing
                 self.note(f"event {index}: {path} could not be given eager's values: {type(error).__name__}: {error}")
                 return False
@@ -344,7 +342,7 @@ class SideBySide:
                 (call, expected), (_, actual) = *self._eager.calls, *self._given.calls
                 return referee.judge(call, expected, actual)
             expected, actual = (
-                Side([_detached(state.value(path)) for path in differing]) for state in (self._eager, self._given)
+                Side([detached(state.value(path)) for path in differing]) for state in (self._eager, self._given)
             )
             return referee.judge(self._from_the_start(index, differing, self._shared(index)), expected, actual)
         except Exception as error:
@@ -382,7 +380,7 @@ class SideBySide:
                 if place == index or steps[place].draws or len(known) < len(steps[place].values) or not known:
                     exec(codes[place], state.values)
                 state.values.update(known)
-            return [_detached(state.value(path)) for path in paths]
+            return [detached(state.value(path)) for path in paths]
 
         inputs = [*(self._start[name] for name in self._inputs), *(shared[name].detach() for name in names)]
         return replace(Call.now(program, inputs, random=True), rng=snapshot.rng_state())
@@ -390,7 +388,7 @@ class SideBySide:
 
 def _parting(index: int, path: str, what: str, expected: Tensor, actual: Any, rule: str) -> Message:
     """An event that gives a name another value than eager, as `Sides` of the engine reads it."""
-    sort, error = _sort(expected, actual), _distance(expected, actual)
+    sort, error = sort_of(expected, actual), distance(expected, actual)
     return {"event": index, "own": True, "what": what, "value": path, "sort": sort, "rule": rule, "error": error}
 
 
@@ -407,53 +405,3 @@ def _bound(statements: str) -> list[str]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
     return list(dict.fromkeys(found))
-
-
-def _detached(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach()
-    if isinstance(value, (tuple, list)):
-        return [_detached(one) for one in value]
-    return value
-
-
-def _parts(tensor: Tensor) -> Tensor:
-    """A tensor, or the real and imaginary parts of one, each with a zero of its own."""
-    tensor = tensor.resolve_conj().resolve_neg()
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-def _is_equal(expected: Tensor, actual: Any) -> bool:
-    """Whether a tensor equals another in shape, dtype and all bits that count."""
-    if not isinstance(actual, Tensor) or actual.shape != expected.shape or actual.dtype != expected.dtype:
-        return False
-    with torch.no_grad():
-        return bool(torch.equal(expected, actual))
-
-
-def _sort(expected: Tensor, actual: Any) -> str:
-    """The sort of a difference, as the comparator names it: NaN and infinity before finite values."""
-    found = [difference.what for difference in compare(Side(_detached(expected)), Side(_detached(actual)))]
-    return next((what for what in found if what in NONFINITE), next(iter(found), VALUE))
-
-
-def _distance(expected: Tensor, actual: Any) -> float:
-    """The distance of a value from eager's relative to that, in the norm; infinite where it has another shape or other places with NaN."""
-    if not isinstance(actual, Tensor) or actual.shape != expected.shape:
-        return float("inf")
-    with torch.no_grad():
-        one, other = (
-            value.to(torch.complex128 if value.is_complex() else torch.float64) for value in (expected, actual)
-        )
-        if not torch.equal(one.isnan(), other.isnan()):
-            return float("inf")
-        difference = torch.where(one == other, torch.zeros_like(one), one - other).nan_to_num(0.0)
-        size = float(one.nan_to_num(0.0, 0.0, 0.0).norm())
-        return float(difference.norm()) / size if size else float(difference.norm())
-
-
-def _copy(source: Tensor, target: Any) -> None:
-    """Give a tensor the values of another, unseen by autograd."""
-    if isinstance(target, Tensor) and target.shape == source.shape:
-        with torch.no_grad(), torch.inference_mode(target.is_inference()):
-            target.data.copy_(source)
