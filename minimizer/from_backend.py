@@ -99,7 +99,7 @@ def _views(program: Program) -> Iterator[str]:
     for item in program.inputs:
         if item.view is not None:
             made = views.text(replace(item.view, of=places[item.view.of]))
-            yield f"{places[item.name]} = {made}" + ".requires_grad_()" * views.is_leaf(item, program)
+            yield f"{places[item.name]} = {made}"
 
 
 def main() -> None:

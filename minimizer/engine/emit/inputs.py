@@ -65,11 +65,7 @@ def lines(program: Program, data: str = "data") -> list[str]:
     if data_keys(program):
         result.append(f'{data} = torch.load(Path(__file__).with_name("{DATA_FILE}"), weights_only=True)')
     values = [(i.name, _value(i, data, grad=program.grad)) for i in program.inputs if i.view is None]
-    made = [
-        (i.name, views.text(i.view) + ".requires_grad_()" * (program.grad and views.is_leaf(i, program)))
-        for i in program.inputs
-        if i.view is not None
-    ]
+    made = [(i.name, views.text(i.view)) for i in program.inputs if i.view is not None]
     result += [_fitted(statement) for statement in (*_packed(values), *_packed(made))]
     for item in program.inputs:
         if marks := program.marks(item):

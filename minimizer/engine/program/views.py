@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Arg, Ref
-from minimizer.engine.program.model import Input, Node, Program, TensorMeta, View, contiguous, related
+from minimizer.engine.program.model import Input, Node, TensorMeta, View, contiguous, related
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Shape and strides."""
@@ -21,17 +21,8 @@ def text(view: View) -> str:
     return result
 
 
-def is_leaf(item: Input, program: Program) -> bool:
-    """Whether a view requires a gradient by itself, and not because its base does."""
-    base = program.input(item.view.of).meta if item.view is not None else None
-    return bool(item.meta and item.meta.requires_grad and not (base and base.requires_grad))
-
-
 def followed(inputs: Iterable[Input]) -> tuple[Input, ...] | None:
-    """The inputs, with the metadata of each view as its base makes it now; None if no such view can be made of a base.
-
-    A view requires a gradient where its base does.
-    """
+    """The inputs, with the metadata of each view as its base makes it now; None if no such view can be made of a base."""
     given = tuple(inputs)
     metas = {item.name: item.meta for item in given}
     result: list[Input] = []
@@ -44,14 +35,16 @@ def followed(inputs: Iterable[Input]) -> tuple[Input, ...] | None:
         if made is None:
             return None
         meta = item.meta if item.meta.shape == made[0] else item.meta.reshaped(made[0])
-        wants_grad = meta.requires_grad or base.requires_grad
-        meta = replace(meta, stride=made[1], dtype=base.dtype, device=base.device, requires_grad=wants_grad)
+        meta = replace(meta, stride=made[1], dtype=base.dtype, device=base.device)
         result.append(replace(item, meta=meta))
     return tuple(result)
 
 
 def as_told(inputs: Iterable[Input]) -> tuple[Input, ...]:
-    """The inputs, of which only those are views that their bases give as they are: of another, a change of its base would tell nothing."""
+    """The inputs, of which only those are views that their bases give as they are, without gradients.
+
+    Of any other one a change of its base would tell nothing.
+    """
     given = related(inputs)
     metas = {item.name: item.meta for item in given}
     return tuple(
@@ -63,8 +56,13 @@ def as_told(inputs: Iterable[Input]) -> tuple[Input, ...]:
 def _is_given(item: Input, base: TensorMeta | None) -> bool:
     if item.view is None or item.meta is None or base is None:
         return False
-    is_alike = (item.meta.dtype, item.meta.device) == (base.dtype, base.device)
-    return is_alike and laid_out(base, item.view.steps) == (item.meta.shape, item.meta.stride)
+    if (
+        item.meta.requires_grad
+        or base.requires_grad
+        or (item.meta.dtype, item.meta.device) != (base.dtype, base.device)
+    ):
+        return False
+    return laid_out(base, item.view.steps) == (item.meta.shape, item.meta.stride)
 
 
 def laid_out(base: TensorMeta, steps: Sequence[Node]) -> Layout | None:

@@ -187,7 +187,7 @@ class _Writer:
         """The ``view`` of an input: which other one is its base, and by what operations it is a view of that; empty if it is none."""
         base = base_of(value)
         names = [item["name"] for item, other in others if other is base]
-        if base is None or not names or base.requires_grad > value.requires_grad:
+        if base is None or not names or base.requires_grad or value.requires_grad:
             return {}
         found = steps(value, base)
         if any(step.target == ".as_strided" for step in found) and base.storage_offset():

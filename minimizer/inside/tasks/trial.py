@@ -180,8 +180,7 @@ class Trial:
             known = {**namespace, **given} if spec.is_view else namespace
             value = golden[spec.golden] if spec.golden else eval(spec.code or "", known)
             if isinstance(value, torch.Tensor) and value.requires_grad != spec.requires_grad:
-                # What requires a gradient because its base does is no view of that any more once it is detached.
-                value = (value if spec.is_view else value.detach()).requires_grad_(spec.requires_grad)
+                value = value.detach().requires_grad_(spec.requires_grad)
             for dim in spec.marks:
                 torch._dynamo.mark_dynamic(value, dim)
             given[spec.name] = value

@@ -42,7 +42,7 @@ def clone(values: Any, *, notes: list[str] | None = None) -> Any:
     """A deep copy of nested tuples, lists, dicts and sets of tensors and plain values; the source is never changed.
 
     Tensors that share a storage share one copied storage afterwards, with the same sizes, strides and offsets; an object that
-    occurs twice is one object in the copy too. A view (``_base``) is a view of the copy of its base, be that among the values or not.
+    occurs twice is one object in the copy too. A view (``_base``) without gradients is a view of the copy of its base, be that among the values or not.
     Also preserved: dtype, conj and neg bits, ``requires_grad``, leaf or non-leaf,
     ``nn.Parameter``, the user's own subclasses, inference tensors, ``.grad``, and Dynamo's marks on a tensor (dynamic dimensions).
 
@@ -117,18 +117,19 @@ class _Copier:
         return self._bodies[id(source)]
 
     def _view(self, source: Tensor) -> Tensor | None:
-        """The copy of a view as a view of its base's copy; None for what autograd knows of no base, or what could not be that."""
+        """The copy of a view as a view of its base's copy; None for what has no base for autograd, or requires gradients.
+
+        Each input has a gradient of its own: that of a base would contain those of its views, which no compiled call returns.
+        """
         if type(source) is not Tensor or not has_plain_storage(source) or (base := views.base_of(source)) is None:
             return None
         if type(base) not in (Tensor, torch.nn.Parameter) or not has_plain_storage(base):
             return None
-        is_differentiable = source.requires_grad and not source.is_leaf
-        if is_differentiable and not base.requires_grad:
+        if source.requires_grad or base.requires_grad:
             return None
         copied, steps = self._body(base), views.steps(source, base)
-        with torch.set_grad_enabled(is_differentiable), torch._C.DisableTorchFunctionSubclass():
-            result = views.applied(steps, copied)
-        return result if is_differentiable else result.requires_grad_(source.requires_grad)
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+            return views.applied(steps, copied)
 
     def _plain(self, source: Tensor) -> Tensor:
         with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():

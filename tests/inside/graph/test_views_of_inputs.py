@@ -51,6 +51,13 @@ def test_what_only_shares_memory_is_no_view() -> None:
     assert views([base, base.clone()[2:]]) == [None, None]
 
 
+def test_what_requires_a_gradient_is_no_view() -> None:
+    base = torch.arange(12.0).requires_grad_()
+    assert views([base, base[2:]]) == [None, None]
+    base = torch.arange(12.0)
+    assert views([base, base[2:].requires_grad_()]) == [None, None]
+
+
 def test_a_view_has_no_place_in_whole_memory_where_its_base_is_a_part_of_that() -> None:
     """The offset of ``as_strided`` counts from the begin of the memory, which the base that a repro makes does not have."""
     part = torch.empty(0).set_(torch.arange(20.0).untyped_storage(), 4, (4, 4), (4, 1))
@@ -79,16 +86,3 @@ def test_a_trial_makes_a_view_of_its_base(tmp_path: Path, is_saved: bool) -> Non
     )
     _, (view, made) = Trial(request, channel=None).load()  # type: ignore[arg-type]
     assert view._base is made and view.tolist() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("of_base", [True, False])
-def test_a_view_that_requires_a_gradient_stays_a_view(of_base: bool) -> None:
-    inputs = [
-        GivenInput(name="b", code="torch.arange(4.0)", requires_grad=of_base),
-        GivenInput(name="a", code="b[1:]", is_view=True, requires_grad=True),
-    ]
-    request = TrialRequest(
-        setup="import torch", source="def f(b, a):\n    return a\n", name="f", inputs=inputs, grad=True
-    )
-    _, (made, view) = Trial(request, channel=None).load()  # type: ignore[arg-type]
-    assert view._base is made and view.requires_grad and view.is_leaf is not of_base

@@ -81,16 +81,6 @@ def test_a_view_follows_its_base() -> None:
     assert views.followed(gone) is None
 
 
-def test_a_view_requires_a_gradient_where_its_base_does() -> None:
-    program = windowed()
-    wanting = [replace(i, meta=replace(i.meta, requires_grad=i.name == "x")) for i in program.inputs if i.meta]
-    followed = views.followed(wanting)
-    assert followed is not None and followed[0].meta is not None and followed[0].meta.requires_grad
-    assert not views.is_leaf(followed[0], replace(program, inputs=followed))
-    own = [replace(i, meta=replace(i.meta, requires_grad=i.name == "y")) for i in program.inputs if i.meta]
-    assert views.is_leaf(own[0], replace(program, inputs=tuple(own)))
-
-
 @pytest.mark.parametrize(
     "without_base",
     [
@@ -159,6 +149,7 @@ def test_a_view_of_what_is_no_input_is_none() -> None:
         (tensor(8, 3), {"stride": (6, 2)}),
         (tensor(8, 3), {"shape": (5, 3)}),
         (tensor(8, 3), {"dtype": "torch.int32"}),
+        (tensor(8, 3), {"requires_grad": True}),
         (tensor(8, 3, stride=(4, 1)), {}),
         (tensor(1), {}),
     ],
