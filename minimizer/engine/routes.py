@@ -183,8 +183,10 @@ class Routes:
         fold.checked(self.journal.report, checked_of(otherwise.checked, self.exact))
         if kind.is_figure:
             announce(kind, cause, self.journal)
+            if not self._stands_alone:
+                return None
             draft = self._tried("the graph, by what it costs", partial(self._by_cost, kind, cause, health))
-            if draft is None and kind is Kind.MEMORY and self._stands_alone:
+            if draft is None and kind is Kind.MEMORY:
                 draft = self._tried("the script, by what it saves", partial(self._by_saved, cause))
             return draft
         oracle = FindingOracle(self.parts.executor, job.script, kind, cause)
@@ -241,7 +243,8 @@ class Routes:
             return unmade_value(found, parting.what, seen.kind)
         if seen.is_equal:
             return unread(found)
-        why = seen.why or (seen.sides.stopped if seen.sides is not None else "") or "not all of it could be noted"
+        stopped = seen.sides.stopped if seen.sides is not None else ""
+        why = seen.why or (parting.what if parting is not None else stopped) or "not all of it could be noted"
         return maybe_read(found, why) if found.written_over else unread(found, why)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from children import SECONDS
 
 from minimizer.engine.advice.rules import Cause
 from minimizer.engine.child.executor import Executor
@@ -21,6 +22,7 @@ from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
 from minimizer.engine.reduce.python import Source
+from minimizer.inside.questions import ScriptRequest
 from minimizer.report.finding import Finding
 from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind
@@ -100,6 +102,22 @@ def test_a_program_that_costs_what_eager_does_has_no_finding(kind: Kind, child: 
     assert not oracle_of(kind, child).aim(program(kind, "cos", "sin", backend="'eager'"))
 
 
+def test_what_is_saved_counts_once_however_often_its_address_comes_again(child: Executor, home: Path) -> None:
+    text = """
+import torch
+w = torch.ones(1000, 1000, requires_grad=True)
+f = torch.compile(lambda w: (w * 2).exp().sin().sum(), backend="eager")
+for _ in range(4):
+    f(w).backward()
+    w.grad = None
+"""
+    requests = [
+        ScriptRequest(text=text, script=str(home / "loop.py"), count_saved=True, compile=one) for one in (False, True)
+    ]
+    eager, compiled = child.judge(requests, timeout=SECONDS)
+    assert eager.saved == compiled.saved == 4 * 4_000_000  # in each of four steps the exponentials
+
+
 def repro(kind: Kind, *operators: str) -> Repro:
     return emit(
         program(kind, *operators),
@@ -150,10 +168,13 @@ def test_a_smaller_script_saves_as_much(child: Executor, home: Path) -> None:
     assert not saved_oracle(child, home).aim(smaller[1])
 
 
-@pytest.mark.parametrize("last", [LAST, "y = step(torch.ones(4096, 16))"])
+BACKWARD = "y = step(torch.ones(4096, 16))\ny.sum().backward()"
+
+
+@pytest.mark.parametrize("last", [LAST, "y = step(torch.ones(4096, 16))", BACKWARD])
 def test_the_repro_of_a_script_ends_with_1_while_it_saves_as_much(last: str, tmp_path: Path) -> None:
-    (form,) = forms(LEAN.format(log="", call=TWICE, last=last), Kind.MEMORY, "")
-    (cured,) = forms(LEAN.format(log="", call=ONCE, last=last), Kind.MEMORY, "")
+    *_, form = forms(LEAN.format(log="", call=TWICE, last=last), Kind.MEMORY, "")
+    *_, cured = forms(LEAN.format(log="", call=ONCE, last=last), Kind.MEMORY, "")
     status, said = end(form.text, tmp_path)
     assert status == 1 and form.evidence in said
     assert end(form.text, tmp_path, TORCHDYNAMO_DISABLE="1")[0] == 0

@@ -63,7 +63,10 @@ def _input(item: Any) -> Input:
 
 
 def _view(item: Any) -> View:
-    return View(of=identifier(item["of"]), steps=tuple(_step(step) for step in item["steps"][:MAX_STEPS]))
+    steps = [_step(step) for step in item["steps"]]
+    if not 0 < len(steps) <= MAX_STEPS:
+        raise ValueError(f"{len(steps)} operations that make a view")
+    return View(of=identifier(item["of"]), steps=tuple(steps))
 
 
 def _step(item: Any) -> Node:
@@ -73,7 +76,9 @@ def _step(item: Any) -> Node:
         ValueError: it is none of `STEPS`, or its arguments are no numbers.
     """
     args: tuple[Arg, ...] = tuple(decode(arg) for arg in item["args"])
-    if item["target"] not in STEPS or not all(leaf is None or type(leaf) is int for leaf in leaves_in(args)):
+    is_empty = item["target"] == "operator.getitem" and args in ((), ((),))
+    are_numbers = all(leaf is None or type(leaf) is int for leaf in leaves_in(args))
+    if item["target"] not in STEPS or is_empty or not are_numbers:
         raise ValueError(f"no operation that makes a view: {str(item)[:80]!r}")
     return Node(name="", target=item["target"], args=args)
 

@@ -35,8 +35,10 @@ from minimizer.report.culprit import Culprit
 from minimizer.report.model import Failure, HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Stage, Step
 
-TURN_SECONDS = 0.01
-"""Seconds that eager takes in one turn of a repro: long enough for a clock, and short enough for many turns."""
+TURN_SECONDS, MOST_SECONDS = 0.01, 1.0
+"""Seconds that eager takes in one turn of a repro, long enough for a clock, and what compiled code takes at most, short enough for many turns."""
+LEAST_SECONDS = 1e-5
+"""What a call takes at least."""
 
 
 class CostLevel:
@@ -129,8 +131,8 @@ class CostLevel:
         """What the repro asserts: half of the excess, on a scale of factors, so that another machine's noise does not decide."""
         least = LEAST_TIMES[self._kind]
         times = min(times_more(self._kind, cost), 100.0)
-        calls = min(1000, max(1, math.ceil(TURN_SECONDS / cost.base))) if cost.base else 1
-        return {"times": max(least, round(math.sqrt(times), 1)), "calls": calls}
+        calls = min(TURN_SECONDS / max(cost.base, LEAST_SECONDS), MOST_SECONDS / max(cost.compiled, LEAST_SECONDS))
+        return {"times": max(least, round(math.sqrt(times), 1)), "calls": max(1, round(calls))}
 
 
 class SavedLevel(FindingLevel):

@@ -28,17 +28,19 @@ def saved_bytes():
     saved = {{}}
 
     def pack(value):
-        saved[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        saved[value.untyped_storage().data_ptr()] = value.untyped_storage()
         return value
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
-        {last}
-    return sum(saved.values())
+        {counted}
+    return sum(storage.nbytes() for storage in saved.values())
 
 with torch.compiler.set_stance("force_eager"):
     expected = saved_bytes()
 actual = saved_bytes()
 """
+"""The storages are held, or their addresses would come again."""
+TAKEN = frozenset({"saved_bytes", "saved", "pack", "value", "storage", "expected", "actual"})
 SAVED_MORE = "expected="
 SAVED = f'assert actual <= {TIMES_MORE} * expected, f"{{expected=:,}}, {{actual=:,}}"\n'
 COUNTS = "from torch._dynamo.utils import counters"
@@ -61,7 +63,7 @@ def forms(text: str, kind: Kind, reason: str) -> Iterator[Form]:
     if imported(ast.parse(text)).get("torch") != "torch":
         text = _importing(text, "import torch")
     if kind is Kind.MEMORY:
-        yield Form(guarded(_counting(text)) + SAVED, SAVED_MORE)
+        yield from (Form(guarded(counting) + SAVED, SAVED_MORE) for counting in _counting(text))
         return
     if kind is Kind.RECOMPILES:
         handled = _handled(_limited(text), "torch._dynamo.exc.FailOnRecompileLimitHit", repr(COMPILED))
@@ -88,12 +90,22 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-def _counting(text: str) -> str:
-    """The script with its last statement in a function that counts what is saved in it, called without the compiler and with it."""
-    *before, last = ast.parse(text).body
-    value = last.value if isinstance(last, ast.Assign | ast.AnnAssign) else None
-    counted = ast.parse(COUNTING.format(last=textwrap.indent(ast.unparse(value or last), " " * 8).lstrip())).body
-    return _text([*before, *counted])
+def _counting(text: str) -> Iterator[str]:
+    """The script with its end in a function that counts what is saved in it, called without the compiler and with it.
+
+    The end is the last statement, or all behind the last that defines or compiles something. None where a name is taken.
+    """
+    body = ast.parse(text).body
+    if TAKEN & {node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)}:
+        return
+    compiles = max((i for i, one in enumerate(body) if "torch.compile" in ast.unparse(one)), default=0)
+    declares = max((i for i, one in enumerate(body) if isinstance(one, DECLARATIONS)), default=0)
+    for place in dict.fromkeys((len(body) - 1, max(compiles, declares) + 1)):
+        *before, last = body[place:] or body[-1:]
+        value = last.value if isinstance(last, ast.Assign | ast.AnnAssign) and not before else None
+        lines = "\n".join(ast.unparse(one) for one in (*before, value or last))
+        counted = ast.parse(COUNTING.format(counted=textwrap.indent(lines, " " * 8).lstrip())).body
+        yield _text([*body[:place], *counted])
 
 
 def _limited(text: str) -> str:

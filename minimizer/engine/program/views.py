@@ -41,14 +41,14 @@ def followed(inputs: Iterable[Input]) -> tuple[Input, ...] | None:
 
 
 def as_told(inputs: Iterable[Input]) -> tuple[Input, ...]:
-    """The inputs, of which only those are views that their bases give as they are, without gradients.
+    """The inputs, of which only those are views that their bases, no views themselves, give as they are, without gradients.
 
     Of any other one a change of its base would tell nothing.
     """
     given = related(inputs)
-    metas = {item.name: item.meta for item in given}
+    metas = {item.name: item.meta for item in given if item.view is None}
     return tuple(
-        item if item.view is None or _is_given(item, metas[item.view.of]) else replace(item, view=None)
+        item if item.view is None or _is_given(item, metas.get(item.view.of)) else replace(item, view=None)
         for item in given
     )
 
@@ -62,7 +62,8 @@ def _is_given(item: Input, base: TensorMeta | None) -> bool:
         or (item.meta.dtype, item.meta.device) != (base.dtype, base.device)
     ):
         return False
-    return laid_out(base, item.view.steps) == (item.meta.shape, item.meta.stride)
+    made = laid_out(base, item.view.steps)
+    return made == (item.meta.shape, item.meta.stride) and min(made[1], default=0) >= 0
 
 
 def laid_out(base: TensorMeta, steps: Sequence[Node]) -> Layout | None:

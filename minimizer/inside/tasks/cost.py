@@ -8,19 +8,20 @@ from typing import Any, NamedTuple
 
 import torch
 import torch._inductor.config
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from ..messages import Phase
 from ..outcome import Ending, Outcome
 from ..questions import CostRequest
 from ..values import snapshot
-from ..values.device import settle
+from ..values.rounding import tensors
 from ..values.saved import saved_bytes
-from ..watch.timed_turns import Turn, turn_of
+from ..watch.timed_turns import Turn, seconds_of, turn_of
 from ..wire import Channel, Message
 from .trial import Trial
 
 Function = Callable[..., Any]
-TURNS, LEAST_TURNS, TIMED_SECONDS = 20, 5, 10.0
+TURNS, LEAST_TURNS, TURNING_SECONDS = 20, 5, 10.0
 """Turns of calls, the fewest, and the seconds after which there are no more of them. The least time of each side counts, as in the repro:
 what else the machine has to do only adds to it."""
 
@@ -64,42 +65,41 @@ def _of_calls(trial: Trial, function: Function, inputs: list[Any]) -> Cost:
     """Seconds of the fastest call of each side."""
     compiled = trial.compile(function)
     compiled(*snapshot.clone(inputs))
-    turns, until = list[Turn](), time.perf_counter() + TIMED_SECONDS
+    turns, until = list[Turn](), time.perf_counter() + TURNING_SECONDS
     while len(turns) < LEAST_TURNS or (len(turns) < TURNS and time.perf_counter() < until):
         turns.append(turn_of(function, compiled, inputs))
     return Cost(*map(min, zip(*turns, strict=True)))
 
 
 def _of_memory(trial: Trial, function: Function, inputs: list[Any]) -> Cost:
-    """Bytes of all storages that autograd saves in a call, those of inputs among them: what the repro counts."""
+    """Bytes of all storages that autograd saves in a call, but for those of inputs: what the repro counts."""
     return Cost(saved_by(function, inputs), saved_by(trial.compile(function), inputs))
 
 
 def saved_by(function: Function, inputs: list[Any]) -> int:
-    """The bytes of all storages that autograd saves in a call on copies of these inputs."""
+    """The bytes of all storages that autograd saves in a call on copies of these inputs, which do not count."""
+    copies = snapshot.clone(inputs)
+    given = {StorageWeakRef(one.untyped_storage()) for one in tensors(copies) if snapshot.has_plain_storage(one)}
     with saved_bytes() as saved:
-        results = function(*snapshot.clone(inputs))  # held until it is counted
-    total = sum(saved.values())
-    del results
-    return total
+        function(*copies)
+    return sum(size for storage, size in saved.items() if storage not in given)
 
 
 def _of_compiling(trial: Trial, function: Function, inputs: list[Any]) -> Cost:
-    """Seconds of the first compiled call, and of one of a single operator; no cache is read, and the compiler was started before."""
+    """Seconds of compiling, and those of a single operator; no cache is read, and the compiler was started before."""
     torch._inductor.config.force_disable_caches = True
     small = [torch.ones(8, device=_device_of(inputs))]
     kwargs = trial.compile_kwargs(function)
-    _first_call(torch.neg, small, kwargs)
-    return Cost(_first_call(torch.neg, small, kwargs), _first_call(function, inputs, kwargs))
+    _seconds(torch.neg, small, kwargs)
+    return Cost(_seconds(torch.neg, small, kwargs), _seconds(function, inputs, kwargs))
 
 
-def _first_call(function: Function, inputs: list[Any], kwargs: dict[str, Any]) -> float:
+def _seconds(function: Function, inputs: list[Any], kwargs: dict[str, Any]) -> float:
+    """Seconds by which a first compiled call takes longer than a second one."""
     torch._dynamo.reset()
-    copies = snapshot.clone(inputs)
-    begun = time.perf_counter()
-    torch.compile(function, **kwargs)(*copies)
-    settle()
-    return time.perf_counter() - begun
+    compiled = torch.compile(function, **kwargs)
+    first, second = seconds_of(compiled, inputs), seconds_of(compiled, inputs)
+    return max(0.0, first - second)
 
 
 def _device_of(inputs: list[Any]) -> torch.device:

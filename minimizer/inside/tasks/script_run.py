@@ -63,7 +63,7 @@ def rerun(message: Message, channel: Channel) -> None:
     attempts = Attempts(lambda: channel.send(Phase("script", "compiled")))
     channel.send(Phase("script", "script" if request.compile else "eager"))
     start = RandomStart(request.state)
-    counted: contextlib.AbstractContextManager[Mapping[int, int]] = contextlib.nullcontext({})
+    counted: contextlib.AbstractContextManager[Mapping[Any, int]] = contextlib.nullcontext({})
     if request.count_saved:
         counted = saved_bytes()
     with caches.left_to_script() if request.caches else contextlib.nullcontext(), counted as saved:

@@ -127,9 +127,12 @@ class _Copier:
             return None
         if source.requires_grad or base.requires_grad:
             return None
-        copied, steps = self._body(base), views.steps(source, base)
-        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-            return views.applied(steps, copied)
+        # Not without gradients: into a view that is made so nothing may be written that requires one.
+        with torch.enable_grad(), torch._C.DisableTorchFunctionSubclass():
+            try:
+                return views.applied(views.steps(source, base), self._body(base))
+            except (IndexError, RuntimeError):  # a base that was resized since, or whose memory was given back
+                return None
 
     def _plain(self, source: Tensor) -> Tensor:
         with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():

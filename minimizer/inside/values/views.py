@@ -7,6 +7,7 @@ does. It does not know by which operations: `steps` finds some that give the sam
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +25,7 @@ def base_of(view: Tensor) -> Tensor | None:
     """The tensor of which autograd takes another for a view, if both see one memory in the same way; None for any other tensor."""
     with torch._C.DisableTorchFunctionSubclass():
         base: Tensor | None = view._base
-        if base is None or base.layout is not torch.strided or view.layout is not torch.strided:
+        if base is None or base.is_nested or base.layout is not torch.strided or view.layout is not torch.strided:
             return None
         is_same = base.untyped_storage()._cdata == view.untyped_storage()._cdata
         return base if is_same and _reading(base) == _reading(view) else None
@@ -37,9 +38,10 @@ def steps(view: Tensor, base: Tensor) -> list[Step]:
     """
     with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
         wanted = _geometry(view)
-        for found in (_indexed(view, base), _reshaped(view, base)):
-            if found and _geometry(applied(found, base)) == wanted:
-                return found
+        for found in (_indexed(view, base), _reshaped(view, base)) if base.numel() else ():
+            with suppress(IndexError, RuntimeError):  # they do not fit
+                if found and _geometry(applied(found, base)) == wanted:
+                    return found
         return [Step(".as_strided", (tuple(view.size()), tuple(view.stride()), view.storage_offset()))]
 
 

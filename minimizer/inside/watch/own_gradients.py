@@ -104,7 +104,7 @@ class OwnGradients:
         self.known = None
         with contextlib.suppress(Exception):  # it would be raised in the script's backward
             held = [leaf.grad for reference in self._leaves if (leaf := reference()) is not None]
-            self.is_in_held = self.is_in_held or _share_memory(held, gradients)
+            self.is_in_held = self.is_in_held or _share_memory(held, _made(gradients, cotangents))
             holds = self._inputs.holds()
             self.is_behind_change = self.is_behind_change or not holds
             is_as_seen = all(_is_same(self._seen.get(index), cotangents[at]) for index, at in enumerate(self._numbers))
@@ -122,6 +122,12 @@ def differ(own: Gradients, replayed: Sequence[Tensor | None]) -> bool:
     if any(one.shape != other.shape or one.dtype != other.dtype for one, other in both):
         return False
     return not all(_is_same(one, other) for one, other in both)
+
+
+def _made(gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The gradients that are no cotangents, passed through: into those the backward has not written."""
+    passed = _by_memory(cotangents)
+    return [one for place, one in _by_memory(gradients).items() if place not in passed]
 
 
 def _share_memory(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:

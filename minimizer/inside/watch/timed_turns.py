@@ -45,10 +45,11 @@ def turns_of(eager: Callable[..., Any], compiled: Callable[..., Any], args: list
 
 def turn_of(eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> Turn:
     """Time one call of each side on copies of its arguments."""
-    return Turn(_seconds(eager, args), _seconds(compiled, args))
+    return Turn(seconds_of(eager, args), seconds_of(compiled, args))
 
 
-def _seconds(function: Callable[..., Any], args: list[Any]) -> float:
+def seconds_of(function: Callable[..., Any], args: list[Any]) -> float:
+    """Seconds of a call on copies of these arguments."""
     copies = snapshot.clone(args)
     settle()  # a GPU computes behind the call
     begun = time.perf_counter()

@@ -111,3 +111,39 @@ def test_the_gradient_of_a_base_is_copied_only_where_the_base_is() -> None:
     assert view._base is not None and view._base.grad is None
     (view, copy) = clone([base[1:], base])
     assert view._base is copy and copy.grad is not None and copy.grad.tolist() == [3, 3, 3, 3]
+
+
+def test_into_the_copy_of_a_view_may_be_written_what_requires_a_gradient() -> None:
+    """As into a cache, what a layer has computed."""
+    base = torch.zeros(4, 4)
+    weight = torch.ones(3, 4, requires_grad=True)
+    (view,) = clone([base[1:]])
+    view.mul_(weight)
+    (gradient,) = torch.autograd.grad(view.sum(), weight)
+    assert gradient.tolist() == [[0.0] * 4] * 3
+
+
+def resized(size: int) -> Tensor:
+    base = torch.ones(4, 4)
+    view = base[1:]
+    base.resize_(size)
+    return view
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.empty(0, 3).view(-1),
+        lambda: torch.empty(4, 0)[1],
+        lambda: torch.empty(4, 0, 3).reshape(0, 3),
+        lambda: resized(2),
+        lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).unbind()[0],
+    ],
+    ids=["flat", "row", "reshaped", "base resized", "of a nested tensor"],
+)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_views_of_odd_bases_are_copied(make: Any) -> None:
+    view = make()
+    (copied,) = clone([view])
+    assert copied.shape == view.shape and copied.stride() == view.stride()
+    assert torch.equal(copied, view)

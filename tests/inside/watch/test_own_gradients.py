@@ -136,6 +136,20 @@ def test_a_backward_that_writes_over_a_gradient_that_is_held_is_told(
     assert answer.checked.backward == 2
 
 
+def test_a_cotangent_that_is_passed_through_is_not_written_over(child: Executor, home: Path) -> None:
+    """The gradient of an addition is the tensor itself that it is called with."""
+    text = """
+import torch
+
+x = torch.ones(4, requires_grad=True)
+f = torch.compile(lambda x: x + 1, backend="aot_eager")
+f(x).backward(torch.ones(4))
+f(x).backward(x.grad)
+"""
+    answer = finished(survey(child, script(home, text)))
+    assert answer.written_over == "" and answer.checked.backward == 2
+
+
 @pytest.mark.parametrize(
     ("before", "behind", "told"),
     [

@@ -127,6 +127,9 @@ def test_a_program_with_views_survives_json() -> None:
         {"of": "x", "steps": [{"target": ".view", "args": [{"code": "print()"}]}]},
         {"of": "x", "steps": [{"target": "operator.getitem", "args": [{"ref": "x"}]}]},
         {"of": "x()", "steps": []},
+        {"of": "x", "steps": []},
+        {"of": "x", "steps": [{"target": "operator.getitem", "args": [{"tuple": []}]}]},
+        {"of": "x", "steps": [{"target": ".view", "args": [24]}] * 4},
         {"of": "x"},
     ],
 )
@@ -137,9 +140,10 @@ def test_a_view_that_is_none_is_refused(view: Any) -> None:
         parse_program(data)
 
 
-def test_a_view_of_what_is_no_input_is_none() -> None:
+@pytest.mark.parametrize("of", ["z", "y"])
+def test_a_view_of_what_is_no_input_or_itself_a_view_is_none(of: str) -> None:
     data = as_json(windowed())
-    data["inputs"][0]["view"]["of"] = "z"
+    data["inputs"][0]["view"]["of"] = of
     assert parse_program(data).inputs[0] == Input("y", tensor(6, 3), golden="y")
 
 
