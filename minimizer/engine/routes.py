@@ -48,6 +48,7 @@ from minimizer.vocabulary import Kind, Reason, Status
 T = TypeVar("T")
 
 SIDE_BY_SIDE = "the program around the graphs, side by side"
+UNNOTED = "not all of it could be noted"
 MOST_GRAPHS = 3
 """Most failing graphs of a script that are tried, one after the other, until one has a repro."""
 TROUBLES = (ChildFailed, RecursionError, SyntaxError, ValueError, IndexError)
@@ -243,8 +244,8 @@ class Routes:
             return unmade_value(found, parting.what, seen.kind)
         if seen.is_equal:
             return unread(found)
-        stopped = seen.sides.stopped if seen.sides is not None else ""
-        why = seen.why or (parting.what if parting is not None else stopped) or "not all of it could be noted"
+        other = f"eager and compiled part by another failure ({parting.what})" if parting is not None else ""
+        why = seen.why or other or (seen.sides.stopped if seen.sides is not None else "") or UNNOTED
         return maybe_read(found, why) if found.written_over else unread(found, why)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:

@@ -31,7 +31,7 @@ HAS_SIN = 'any("sin" in str(node.target) for node in graph.graph.nodes)'
 BACKENDS = {
     Kind.SLOW: f"""\
 def costly(graph, inputs):
-    return (lambda *args: (time.sleep(0.01), graph(*args))[1]) if {HAS_SIN} else graph.forward
+    return (lambda *args: (time.sleep(0.05), graph(*args))[1]) if {HAS_SIN} else graph.forward
 """,
     Kind.MEMORY: f"""\
 class Keeps(torch.autograd.Function):
@@ -63,8 +63,12 @@ DETAILS: Details = {"times": 3.0, "calls": 2}
 
 def program(kind: Kind, *operators: str, backend: str = "costly") -> Program:
     names = ["x", *(f"v{i}" for i in range(len(operators)))]
+    size = (
+        512 if kind is Kind.MEMORY else 256
+    )  # a call takes longer than to check its guards, and is short beside what costs
+    meta = TensorMeta((size, size), "torch.float32", requires_grad=True)
     return Program(
-        inputs=(Input("x", TensorMeta((512, 512), "torch.float32", requires_grad=True), code="torch.rand(512, 512)"),),
+        inputs=(Input("x", meta, code=f"torch.rand({size}, {size})"),),
         nodes=tuple(
             Node(name, f"torch.{op}", (Ref(before),))
             for before, name, op in zip(names, names[1:], operators, strict=False)
@@ -78,8 +82,9 @@ def program(kind: Kind, *operators: str, backend: str = "costly") -> Program:
 
 @pytest.fixture
 def sensitive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second of compiling is a finding."""
-    monkeypatch.setattr(cost_oracle, "LEAST_MORE", {**cost_oracle.LEAST_MORE, Kind.COMPILE_TIME: 0.5})
+    """A second of compiling is a finding, and a call must be slower than any other work of the machine makes it."""
+    more = {**cost_oracle.LEAST_MORE, Kind.COMPILE_TIME: 0.5, Kind.SLOW: 0.02}
+    monkeypatch.setattr(cost_oracle, "LEAST_MORE", more)
 
 
 def oracle_of(kind: Kind, child: Executor) -> CostOracle:

@@ -332,7 +332,11 @@ ELSEWHERE = Parting(event=0, own=False, what="raises compiled only")
         (IndexError("of no event"), None, (Status.PARTIAL, None, "of no event")),
         (BudgetExceeded("over"), None, (Status.PARTIAL, None, "no time")),
         (Compared(whole(), Sides(first=PLAIN_VALUE)), None, (Status.PARTIAL, Kind.WRONG_OUTPUT, "is wrong")),
-        (Compared(whole(), Sides(first=ELSEWHERE)), None, (Status.PARTIAL, None, "not all of it could be noted")),
+        (
+            Compared(whole(), Sides(first=ELSEWHERE)),
+            None,
+            (Status.PARTIAL, None, "part by another failure (raises compiled only)"),
+        ),
     ],
     ids=[
         "read",
