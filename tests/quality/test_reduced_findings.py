@@ -121,7 +121,7 @@ def test_an_operator_that_is_slower_than_eager_is_found(tmp_path: Path) -> None:
     assert report["verification"]["passes_with_compiler_off"]
     (culprit,) = report["culprits"]
     assert (culprit["ops"], culprit["module"], report["reduction"]["nodes_after"]) == (["aten.erfinv"], "1", 1)
-    assert report["reduction"]["lines_after"] <= 15
+    assert report["reduction"]["lines_after"] <= 17
 
 
 @pytest.mark.parametrize(
