@@ -147,16 +147,17 @@ class SavedLevel(FindingLevel):
         self._saved = oracle
 
     def draft(self) -> Draft | None:
-        """Reduce the script, and find the stage."""
+        """Reduce the script; see `FindingLevel.draft`."""
         fold.on_device(self._journal.report, "cpu")
         culprit = Culprit(source=self._saved.cause.finding.source)
         self._journal.fault = replace(self._journal.fault, culprits=(culprit,))
-        draft = super().draft()
-        if draft is not None:
-            is_partitioned = self._saved.is_partitioned(draft.repro.source)
-            stage = Stage.AOT_AUTOGRAD if is_partitioned else Stage.INDUCTOR
-            self._journal.blame(self._journal.fault.stating(stage=stage))
-        return draft
+        return super().draft()
+
+    def _emit(self, text: str) -> Draft | None:
+        """Find the stage by the reduced script, which ends well, and write the repro."""
+        stage = Stage.AOT_AUTOGRAD if self._saved.is_partitioned(text) else Stage.INDUCTOR
+        self._journal.blame(self._journal.fault.stating(stage=stage))
+        return super()._emit(text)
 
 
 def announce(kind: Kind, cause: Cause, journal: Journal) -> None:
