@@ -127,6 +127,7 @@ def unread(suspect: ScriptCase, why: str = "") -> Settled:
         legal.append(excused("other_zeros", suspect.other_zeros))
     notes = suspect.otherwise.notes
     if suspect.behind_change and why:
+        legal.append(excused("gradients_unreplayed", suspect.behind_change))
         notes = (
             *notes,
             f"The script changes an input of a call before {suspect.behind_change}, which was not compared: {why}.",

@@ -416,6 +416,7 @@ def test_a_backward_behind_a_change_of_its_inputs_is_compared_side_by_side(
     assert isinstance(found, Settled)
     assert (found.status, found.kind) == (Status.HEALTHY if kind is None else Status.PARTIAL, kind)
     assert ("\n".join(found.notes)).endswith(note) and bool(found.notes) is bool(note)
+    assert [one.rule for one in found.excused] == (["gradients_unreplayed"] if note else []), "which leaves it open"
 
 
 @pytest.mark.parametrize(("first", "words"), [(OVER, WROTE_OVER), (SIGN, "call 0 of graph 0 gives a zero")])
