@@ -154,7 +154,8 @@ class Graphs:
         if isinstance(end, Draft) or routes.is_beside:
             return end if isinstance(end, Settled) else _drafted(end)
         asked = routes.parts.job.options.expected_finding
-        if asked is not None and (is_healthy(end) or end.reason is Reason.NOTHING_COMPILED):  # for a break, it may be
+        is_uncompiled = end.reason is Reason.NOTHING_COMPILED  # for a break, it may be; a figure is of a graph
+        if asked is not None and (is_healthy(end) or (is_uncompiled and not asked.is_figure)):
             return Costly(asked, end)
         # Plain runs are asked where no failure was seen, or one that is not ours to explain.
         is_error = isinstance(found, ScriptCase) and end.reason is Reason.NOT_VERIFIED and end.kind is not Kind.HANG
