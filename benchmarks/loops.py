@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from between import shown
-from monitored import Row, check, measure, read_cases
+from monitored import WORK, Row, check, measure, read_cases
 from resumable import due, is_named, parser_of
-from vs_upstream import ROOT, read_rows, say
+from vs_upstream import read_rows, say
 
 FOLDER = "loops"
-RESULTS = ROOT / "minimizer-out" / FOLDER / "results.jsonl"
+RESULTS = Path(__file__).with_suffix(".jsonl")
 
 
 def main() -> int:
@@ -33,7 +33,6 @@ def main() -> int:
     if arguments.check:
         return check({name: case for name, case in cases.items() if "minimal" in case})
     results: Path = arguments.results
-    results.parent.mkdir(parents=True, exist_ok=True)
     rows = {row["case"]: row for row in read_rows(results)}
     for name in due(cases, rows, arguments):
         say(name)
@@ -57,7 +56,7 @@ def parse() -> argparse.Namespace:
 def way_of(name: str) -> str | None:
     """The attempt that led to the repro of the last run of a script."""
     try:
-        report = json.loads((ROOT / "minimizer-out" / "monitored" / name / "report.json").read_text())
+        report = json.loads((WORK / name / "report.json").read_text())
     except FileNotFoundError:
         return None
     return next((attempt["what"] for attempt in report["attempts"] if attempt["outcome"] == "a repro"), None)

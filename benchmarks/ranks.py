@@ -20,10 +20,10 @@ from pathlib import Path
 from between import shown
 from monitored import WORK, Row, measure, read_cases
 from resumable import due, is_named, parser_of
-from vs_upstream import ROOT, add_row, read_rows, say
+from vs_upstream import add_row, read_rows, say
 
 FOLDER = "ranks"
-RESULTS = ROOT / "minimizer-out" / FOLDER / "results.jsonl"
+RESULTS = Path(__file__).with_suffix(".jsonl")
 _RANK = re.compile(r"Rank (\d+) of \d+ shows this")
 
 
@@ -31,7 +31,6 @@ def main() -> int:
     arguments = parser_of(__doc__, RESULTS, limit=600).parse_args()
     cases = {name: case for name, case in read_cases(FOLDER).items() if is_named(name, arguments)}
     results: Path = arguments.results
-    results.parent.mkdir(parents=True, exist_ok=True)
     rows = {row["case"]: row for row in read_rows(results)}
     for name in due(cases, rows, arguments):
         say(name)
