@@ -201,7 +201,7 @@ class Failure(Loose):
     graph: int
     call: int = -1
     phase: Literal["compile", "run", "backward"]
-    kind: Literal[Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR] | NumericKind | None = None
+    kind: Literal[Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR, Kind.MISSING_ERROR] | NumericKind | None = None
     exception: ExceptionInfo | None = None
     verdict: Verdict | None = None
     health: Health | None = None

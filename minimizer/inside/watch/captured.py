@@ -58,6 +58,8 @@ class CapturedGraph:
         self.random = False
         self.draws_by_inductor = False
         """Whether it draws random numbers, by Inductor's own generator where nothing watches it."""
+        self.asked_own_errors = False
+        """Whether one of its calls that raise was compiled with Inductor's own random operators, to see if these raise too."""
         self.backwards_given_up = 0
         """Compared calls that were dropped before their backward came (see `backwards.MOST_BACKWARD`)."""
         self.eager_error: BaseException | None = None

@@ -66,7 +66,12 @@ class Comparer:
         except Exception as error:
             self._lost.end_if(error)
             self._line.phase("run", graph, number)  # compiled code may end the process where eager raises
-            actual = compiled(*args)
+            try:
+                actual = compiled(*args)
+            except Exception as raised:
+                if graph.draws_by_inductor and type(raised) is type(error):
+                    self._judge_own_errors(graph, number, call, error)
+                raise
             self._record.raises_on_copies(graph, number, error)
             return actual
         self._line.phase("run", graph, number)
@@ -181,6 +186,24 @@ class Comparer:
         elif found.verdict.is_wrong:
             with own_random.in_use():  # the state that the held call is described with
                 self._fails(graph, number, call, Failure("run", found.verdict.kind, verdict=found.verdict))
+
+    def _judge_own_errors(self, graph: CapturedGraph, number: int, call: Call, error: Exception) -> None:
+        """Hold a call that raises with eager's random operators, and returns with Inductor's own, which the script asks for.
+
+        The first such call of a graph stands for the others: each costs a compilation.
+        """
+        if graph.asked_own_errors:
+            return
+        graph.asked_own_errors = True
+        call = replace(call, random=False, tolerance=None)
+        self._line.phase("run", graph, number)
+        try:
+            own_random.compiled_result(graph.module, graph.backend, call)
+        except Exception as raised:
+            self._lost.end_if(raised, graph, number, "run")
+            return
+        with own_random.in_use():  # the state that the held call is described with
+            self._holder.hold(graph, call, Failure("run", "missing_error", exception=describe(error)))
 
     def _fails(
         self, graph: CapturedGraph, number: int, call: Call, failure: Failure, backward: BackwardCall | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from checkout import ROOT
@@ -182,6 +183,41 @@ def test_an_error_that_only_eagers_random_numbers_give_hides_no_wrong_dtype(chil
     found = held(survey(child, script(home, text)))
     assert found.failure.kind == "wrong_metadata"
     assert found.program is not None and "fallback_random" not in found.program["setup"]
+
+
+REFUSED = """
+    import torch
+    draw = torch.compile(lambda mean, spread: torch.normal(mean, spread){})
+    for spread in (0.5, -0.5, -0.5):
+        try:
+            draw(torch.zeros(2), torch.full((2,), spread))
+        except RuntimeError:
+            print("refused")
+"""
+
+
+@pytest.mark.fault_behind("random_replaced")
+def test_an_error_that_only_eagers_random_operators_raise_is_missing_in_the_script(child: Executor, home: Path) -> None:
+    found = held(survey(child, script(home, REFUSED.format(""))))
+    assert (found.failure.phase, found.failure.kind, found.failure.call) == ("run", "missing_error", 1)
+    assert found.failure.exception is not None and "std >= 0.0" in found.failure.exception.message
+    assert found.program is not None and "fallback_random" not in found.program["setup"]
+
+
+@pytest.mark.examples(2)
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"import torch._inductor.config\ntorch._inductor.config.fallback_random = True\n{dedent(REFUSED.format(''))}",
+        dedent(REFUSED.format("[torch.full((2,), 5)]")).replace("-0.5, -0.5", "0.5"),
+    ],
+    ids=["the script asks for eager's", "both raise"],
+)
+def test_an_error_that_inductors_own_random_operators_raise_too_is_no_fault(
+    child: Executor, home: Path, text: str
+) -> None:
+    answer = finished(survey(child, script(home, text)))
+    assert (answer.exception, answer.missing) == (None, [])
 
 
 def test_a_backend_is_the_same_for_dynamo_behind_an_option_that_was_left_out(child: Executor, home: Path) -> None:
