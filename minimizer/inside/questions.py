@@ -82,6 +82,8 @@ class GivenInput:
     requires_grad: bool = False
     marks: Sequence[int] = ()
     """Dimensions to mark dynamic."""
+    frozen: bool = False
+    """Whether compiled code reads it from a module, as a constant."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,13 +63,17 @@ class Case:
     outputs: tuple[str, ...] = ()
     backend: str = ""
     dynamic: bool = False
+    frozen: str = ""
 
     def program(self) -> Program:
         meta = TensorMeta((2,), "torch.float32", requires_grad=self.grad)
         last = f"v{len(self.nodes) - 1}"
         names = "xyz"[: len(self.inputs)]
         return Program(
-            inputs=tuple(Input(name, meta, code=code) for name, code in zip(names, self.inputs, strict=True)),
+            inputs=tuple(
+                Input(name, meta, code=code, frozen=name in self.frozen)
+                for name, code in zip(names, self.inputs, strict=True)
+            ),
             nodes=tuple(Node(f"v{i}", target, args) for i, (target, args) in enumerate(self.nodes)),
             outputs=self.outputs or (last,),
             compile_kwargs=(("backend", self.backend),) * bool(self.backend) + (("dynamic", "True"),) * self.dynamic,
@@ -116,6 +120,23 @@ CASES = {
         Kind.WRONG_OUTPUT, ["torch.tensor([-1.0, 1.0])"], [("torch.relu", (X,)), ("torch.neg", (X,))],
         "AssertionError: expected=(tensor([0., 1.]), tensor([ 1., -1.])), actual=(tensor([0., 2.]), tensor([ 1., -1.]))",
         (RELU_BUG.format("accuracy"),), details={"comparable": "values"}, outputs=("v0", "v1"),
+    ),
+    "frozen_input": Case(
+        Kind.WRONG_OUTPUT,
+        ["torch.ones(2)", "torch.ones(2)"],
+        [("operator.add", (X, Y))],
+        "actual=tensor([0., 0.])",
+        (
+            *PASS_SETUP,
+            PASS.format(
+                "for node in graph.find_nodes(op='call_function', target=torch.ops.aten.add.Tensor):\n"
+                "            node.target = torch.ops.aten.sub.Tensor if node.args[1].op == 'get_attr' else node.target"
+            ),
+            "torch._inductor.config.freezing = True",
+            USE_PASS,
+        ),
+        details={"comparable": "values"},
+        frozen="y",
     ),
     "nan_on_both_sides": Case(
         Kind.WRONG_OUTPUT, ["torch.tensor([float('nan'), 1.0])"], [("torch.relu", (X,))], "actual   tensor([nan, 2.])",

@@ -59,6 +59,7 @@ def _input(item: Any) -> Input:
         golden=_moment(item["golden"]) if "golden" in item else None,
         code=str(item["code"]) if "code" in item else None,
         view=_view(item["view"]) if "view" in item else None,
+        frozen=item.get("frozen") is True,
     )
 
 

@@ -82,9 +82,8 @@ def emit(
         settings += [f"{context}.__enter__()" for context in program.around]  # no backward would run outside of them
     if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
-    if not program.grad and inputs.changes_operands(
-        program
-    ):  # Dynamo takes such bodies only where no gradient is asked for
+    # Dynamo takes such bodies, and Inductor freezes, only where no gradient is asked for.
+    if not program.grad and (program.freezes or inputs.changes_operands(program)):
         settings.append("torch.set_grad_enabled(False)")
     function = "f" if "f" not in own.names else prose.fresh("function", set(own.names))
     writes, draws = known.get("writes", []), inputs.draws(named)
@@ -95,7 +94,7 @@ def emit(
         function=function,
         is_own=True,
         settings=settings,
-        inputs=inputs.lines(named, helpers["data"]),
+        inputs=inputs.lines(named, helpers["data"], helpers["constants"]),
         details=known,
         telltale=header.telltale(failure, known.get("said", "")),
         attempts=attempts,
@@ -127,7 +126,8 @@ def _spellings(program: Program, own: layout.Setup) -> Sequence[bool]:
 def _source(comment: str, own: layout.Setup, subject: Subject, kind: Kind, *, short: bool) -> str:
     """The repro's text, with a function around the program unless the program is a single call of a torch function."""
     program, definition = subject.program, ""
-    if (alone := prose.alone(program, short=short)) is not None:
+    alone = prose.alone(program, short=short) if not program.freezes else None
+    if alone is not None:
         subject = replace(subject, function=alone, is_own=False)
     else:
         definition = prose.function(program, subject.function, short=short)

@@ -56,10 +56,10 @@ def data_keys(program: Program) -> tuple[DataKey, ...]:
     )
 
 
-def lines(program: Program, data: str = "data") -> list[str]:
+def lines(program: Program, data: str = "data", constants: str = "constants") -> list[str]:
     """Statements that bind all inputs, in the order in which the trial drew the random ones; views come behind their bases.
 
-    ``data``: the name to bind to the content of the data file.
+    ``data``: the name to bind to the content of the data file. ``constants``: that of the module that has the frozen ones.
     """
     result = ["torch.manual_seed(0)"] if is_random(program) else []
     if data_keys(program):
@@ -70,6 +70,9 @@ def lines(program: Program, data: str = "data") -> list[str]:
     for item in program.inputs:
         if marks := program.marks(item):
             result.append(f"torch._dynamo.mark_dynamic({item.name}, {marks[0] if len(marks) == 1 else marks})")
+    if program.freezes:
+        result.append(f"{constants} = torch.nn.Module()")
+        result += _packed([(f"{constants}.{item.name}", item.name) for item in program.inputs if item.frozen])
     return result
 
 

@@ -11,7 +11,20 @@ from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code, Ref, substitution
 from minimizer.engine.program.model import Node, Program
 
-HELPERS = ("compiled", "data", "describe", "fn", "kept", "out", "raised", "run", "saved", "seconds", "times")
+HELPERS = (
+    "compiled",
+    "constants",
+    "data",
+    "describe",
+    "fn",
+    "kept",
+    "out",
+    "raised",
+    "run",
+    "saved",
+    "seconds",
+    "times",
+)
 """Names that the idioms bind, and that would shadow names of the script in the compiled code."""
 WAIT_FOR_GPU = "torch.cuda.synchronize()"
 
@@ -44,7 +57,14 @@ class Subject:
     @property
     def compiled(self) -> str:
         options = "".join(f", {key}={value}" for key, value in self.program.compile_kwargs)
-        return f"torch.compile({self.function}{options})"
+        return f"torch.compile({self._frozen if self.program.freezes else self.function}{options})"
+
+    @property
+    def _frozen(self) -> str:
+        """The function with its frozen arguments taken from a module."""
+        given = ", ".join(item.name for item in self.program.inputs)
+        read = ", ".join(f"{self.helpers['constants']}.{i.name}" if i.frozen else i.name for i in self.program.inputs)
+        return f"lambda {given}: {self.function}({read})"
 
     def call(self, side: str) -> str:
         """The call of one side, ``eager`` or ``compiled``."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from minimizer.engine.child.protocol import MadeCall
 from minimizer.engine.emit.inputs import changed, draws, is_random_code
 from minimizer.engine.oracle.oracle import HEADER
 from minimizer.engine.program import render
 from minimizer.engine.program.model import Input, Program
+
+CONSTANTS = "constants"
+"""The module from which compiled code reads frozen inputs."""
 
 
 def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
@@ -29,10 +32,11 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     if len(calls) < 2 or any(value is None for values in made for value in values):
         return None
     arguments = [", ".join(value for value in values if value is not None) for values in made]
+    constants = list(_constants(program, made))
     earlier: list[str] = []
-    for call, values in zip(calls[:-1], arguments, strict=False):
-        earlier += [*call.statements, f"compiled({values})"]
-    text = written(program, arguments, [*earlier, *check(program, calls[-1], arguments[-1], made[-1])])
+    for call, values, put in zip(calls[:-1], arguments, constants, strict=False):
+        earlier += [*call.statements, *put, f"compiled({values})"]
+    text = written(program, arguments, [*earlier, *constants[-1], *check(program, calls[-1], arguments[-1], made[-1])])
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):  # of a child that is not to be trusted
@@ -43,16 +47,33 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
 def written(program: Program, arguments: Sequence[str], calls: Sequence[str]) -> str:
     """The script of statements that call a program ``f``, and what is ``compiled`` of it, with these ``arguments``."""
     options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
-    # A program without gradients may write in place to what requires one.
-    is_off = not program.grad and any("requires_grad_" in values for values in arguments)
+    # A program without gradients may write in place to what requires one, and freezes its constants.
+    is_off = not program.grad and (program.freezes or any("requires_grad_" in values for values in arguments))
+    names = ", ".join(item.name for item in program.inputs)
+    read = ", ".join(f"{CONSTANTS}.{item.name}" if item.frozen else item.name for item in program.inputs)
+    function = f"lambda {names}: f({read})" if program.freezes else "f"
     body = [
         *render.setup(program),
         render.function(program, "f"),
         *(["torch.set_grad_enabled(False)"] if is_off else []),
-        f"compiled = torch.compile(f{options})",
+        f"compiled = torch.compile({function}{options})",
         *calls,
     ]
     return render.behind("\n".join(imports("\n".join(body))), [*body, ""])
+
+
+def _constants(program: Program, made: Sequence[Sequence[str | None]]) -> Iterator[list[str]]:
+    """For each call, the statements that give a module the values of frozen inputs: made for the first one, then written in place."""
+    before: Sequence[str | None] = ()
+    for values in made:
+        put = [] if before or not program.freezes else [f"{CONSTANTS} = torch.nn.Module()"]
+        for index, (item, value) in enumerate(zip(program.inputs, values, strict=True)):
+            if item.frozen and not before:
+                put.append(f"{CONSTANTS}.{item.name} = {value}")
+            elif item.frozen and value != before[index]:
+                put.append(f"{CONSTANTS}.{item.name}.copy_({value})")
+        before = values
+        yield put
 
 
 def check(

@@ -256,8 +256,13 @@ class Oracle:
 
 
 def _input(item: Input, marks: tuple[int, ...]) -> GivenInput:
-    requires_grad = bool(item.meta and item.meta.requires_grad)
-    if item.view is not None:
-        code = views.text(item.view)
-        return GivenInput(name=item.name, code=code, is_view=True, requires_grad=requires_grad, marks=marks)
-    return GivenInput(name=item.name, golden=item.golden, code=item.code, requires_grad=requires_grad, marks=marks)
+    code = views.text(item.view) if item.view is not None else item.code
+    return GivenInput(
+        name=item.name,
+        golden=item.stored,
+        code=code,
+        is_view=item.view is not None,
+        requires_grad=bool(item.meta and item.meta.requires_grad),
+        marks=marks,
+        frozen=item.frozen,
+    )

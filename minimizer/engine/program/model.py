@@ -96,6 +96,7 @@ class Input:
 
     ``golden``: the name of a golden value, eager's own, which the held child has. ``code``: an expression that makes
     the value (``torch.randn(2, 3)``). Exactly one of the two is set. ``view``: it is made from another input instead, as a view of that.
+    ``frozen``: compiled code reads it from a module, as a constant (``torch._inductor.config.freezing``).
     """
 
     name: str
@@ -103,6 +104,7 @@ class Input:
     golden: str | None = None
     code: str | None = None
     view: View | None = None
+    frozen: bool = False
 
     @property
     def stored(self) -> str | None:
@@ -221,6 +223,11 @@ class Program:
         for body in self.called:
             yield from body.nodes
 
+    @property
+    def freezes(self) -> bool:
+        """Whether compiled code reads an input as a constant."""
+        return any(item.frozen for item in self.inputs)
+
     def input(self, name: str) -> Input:
         return next(i for i in self.inputs if i.name == name)
 
@@ -304,7 +311,7 @@ class Program:
         program = self.renamed()
         body = [
             [
-                [i.name, _meta_key(i.meta), (i.stored, i.view is None and i.code) if values else None]
+                [i.name, _meta_key(i.meta), (i.stored, i.view is None and i.code) if values else None, i.frozen]
                 for i in program.inputs
             ],
             [[i.name, i.view.of, _nodes_key(i.view.steps)] for i in program.inputs if i.view is not None],
@@ -327,6 +334,7 @@ def as_json(program: Program) -> dict[str, Any]:
             {"name": i.name, "meta": _meta_json(i.meta)}
             | ({"golden": i.golden} if i.golden is not None else {})
             | ({"code": i.code} if i.code is not None else {})
+            | ({"frozen": True} if i.frozen else {})
             | ({"view": {"of": i.view.of, "steps": list(map(_step_json, i.view.steps))}} if i.view is not None else {})
             for i in program.inputs
         ],

@@ -27,6 +27,8 @@ from .names import dotted_name
 Json = Any
 MADE = "minimizer_tensor_meta"
 """Key of ``node.meta`` for a node's concrete result, as `annotate` recorded it: a tensor's meta, or a plain number."""
+FROZEN = "minimizer_frozen"
+"""Key of ``node.meta`` of a placeholder that stands for what compiled code takes for a constant."""
 SIZES = {
     "torch.ops.aten.sym_size.int": ".size",
     "torch.ops.aten.sym_stride.int": ".stride",
@@ -178,7 +180,8 @@ class _Writer:
     def _input(self, node: fx.Node, value: Any) -> Json:
         name = self._name(node)
         if isinstance(value, torch.Tensor):
-            return {"name": name, "meta": {**tensor_meta(value), "symbolic": _symbolic(_example(node))}, "golden": name}
+            meta = {**tensor_meta(value), "symbolic": _symbolic(_example(node))}
+            return {"name": name, "meta": meta, "golden": name} | ({"frozen": True} if node.meta.get(FROZEN) else {})
         if isinstance(value, (int, float, *SYMBOLS)):
             return {"name": name, "code": number(hint(value))}
         raise Opaque(f"input {node.name} is a {type(value).__name__}")

@@ -4,6 +4,9 @@ Dynamo installs a tensor whose address it guards as an attribute of the graph, s
 optimizer step. A copy of the graph would share them, so that a rerun would train one more step. Here they become extra inputs.
 Compiled code cannot take other tensors, so for a rerun the values are written into its own tensors and restored afterwards.
 
+Under ``torch._inductor.config.freezing`` and ``no_grad`` they are the parameters and buffers that Inductor takes for constants. The node of
+such an input says so (`FROZEN`), since a program in which it is an ordinary argument is compiled in another way.
+
 Compiled autograd passes its tensors in one list, which the compiled code empties. Here they become single inputs, like those of any
 other graph, and each call of compiled code gets a new list.
 """
@@ -17,13 +20,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import torch._inductor.config
 from torch import Tensor, fx
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from ..referee.call import Call, Function, Side, Unplayable
 from ..values import snapshot
 from ..values.device import settle
-from .graphs import copy_graph
+from .graphs import FROZEN, copy_graph
 
 
 class LiftedGraph:
@@ -155,8 +159,13 @@ def _lift(graph: fx.Graph, module: fx.GraphModule) -> list[Tensor]:
         node.replace_all_uses_with(placeholder)
         graph.erase_node(node)
         if is_new:
-            placeholder.name, placeholder.meta = name, dict(node.meta)
+            placeholder.name, placeholder.meta = name, {**node.meta, FROZEN: freezes()}
     return [value for _, value in found.values()]
+
+
+def freezes() -> bool:
+    """Whether Inductor takes what a graph holds for constants."""
+    return bool(torch._inductor.config.freezing) and not torch.is_grad_enabled()
 
 
 def _put(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:

@@ -34,6 +34,7 @@ from ..values import snapshot
 from ..values.boundary import Difference, places
 from ..values.device import settle
 from ..wire import Channel, Message
+from . import frozen
 
 MANY = 100
 """Most differentiable outputs that are reported; no repro is written for more."""
@@ -188,7 +189,8 @@ class Trial:
 
     def compile(self, function: Any) -> Any:
         """``torch.compile`` a function with the request's arguments."""
-        return torch.compile(function, **self.compile_kwargs(function))
+        constants = [index for index, spec in enumerate(self._request.inputs) if spec.frozen]
+        return frozen.compiled(function, constants, self.compile_kwargs(function))
 
     def compile_kwargs(self, function: Any) -> dict[str, Any]:
         """The request's arguments of ``torch.compile``, by the names that the candidate ``function`` sees."""

@@ -66,6 +66,32 @@ def test_earlier_calls_that_share_storages_bind_them_first() -> None:
     assert text is not None and "base = torch.ones(6)\ncompiled(base[0:4], base[2:6])\n" in text
 
 
+def test_frozen_inputs_are_constants_of_a_module_that_later_calls_write_to() -> None:
+    """Where a constant stays as it is, nothing is written."""
+    program = replace(
+        UPDATE,
+        inputs=(Input("l_x_", golden="l_x_"), Input("l_y_", golden="l_y_", frozen=True)),
+        nodes=(Node("total", "operator.add", (Ref("l_x_"), Ref("l_y_"))),),
+        compile_kwargs=(),
+        grad=False,
+    )
+    changed = MadeCall(values={"l_x_": "torch.ones(4)", "l_y_": "torch.ones(4)"})
+    text = as_script(program, [APART, APART, changed])
+    assert text is not None
+    assert text.endswith(
+        """
+torch.set_grad_enabled(False)
+compiled = torch.compile(lambda x0, x1: f(x0, constants.x1))
+constants = torch.nn.Module()
+constants.x1 = torch.zeros(4)
+compiled(torch.ones(4), torch.zeros(4))
+compiled(torch.ones(4), torch.zeros(4))
+constants.x1.copy_(torch.ones(4))
+torch.testing.assert_close(compiled(torch.ones(4), torch.ones(4)), f(torch.ones(4), torch.ones(4)))
+"""
+    )
+
+
 def test_number_of_the_program_stays_one() -> None:
     """Dynamo lifts a number as a tensor without dimensions."""
     inputs = (*UPDATE.inputs, Input("s", code="0.5"))
