@@ -359,6 +359,7 @@ class Finished(Said):
     written_over: str
     other_zeros: str
     behind_change: str
+    draws: str
     notes: list[str]
     printed: str
     output: str | None = None

@@ -314,6 +314,8 @@ class Finished(Loose):
     """The first call with a result that is right but for the sign of a zero; empty if there was none."""
     behind_change: Text = ""
     """The first backward before which the script had changed an input of its call, unseen by autograd; empty if there was none."""
+    draws: Text = ""
+    """The first random operator that is spread otherwise by Inductor than by eager, in words; empty if none is seen to be."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
     printed: Text = ""
     """The last line of its output, where the script ended itself with an exit status."""

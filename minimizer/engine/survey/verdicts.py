@@ -199,6 +199,15 @@ def unsteady(finished: protocol.Finished) -> Settled:
     return Settled(Status.FAILED, Reason.NONDETERMINISTIC, summary, finished.checked)
 
 
+def other_draws(finished: protocol.Finished) -> Settled:
+    """The verdict on a script of which a random operator, compiled alone, draws otherwise than in eager, and nothing else was found."""
+    summary = (
+        f"Inductor's own {finished.draws}, in 2 of 2 rounds of runs, each under seeds of its own. All that was compared is equal with eager's "
+        "random operators in compiled code (torch._inductor.config.fallback_random), which is a way around it. No repro is written for that."
+    )
+    return Settled(Status.PARTIAL, Reason.UNEXPLAINED, summary, finished.checked, kind=Kind.WRONG_OUTPUT)
+
+
 def layout_unmade(otherwise: Settled, why: str) -> Settled:
     """The verdict on a difference of memory layout only, of which no repro was made."""
     return replace(

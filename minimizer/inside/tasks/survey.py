@@ -172,6 +172,7 @@ class Survey:
                 written_over=self._comparer.kept.without_cuda_graphs,
                 other_zeros=record.other_zeros,
                 behind_change=record.behind_change,
+                draws=record.draws,
                 notes=list(record.notes)[:MOST],
                 printed=_last_line() if isinstance(self._error, SystemExit) else "",
                 output=self._output(),

@@ -27,6 +27,7 @@ from ..values.device import settle
 from . import own_random
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
+from .draws import Draws
 from .holder import Holder
 from .kept_outputs import KeptOutputs
 from .line import Line
@@ -44,6 +45,7 @@ class Comparer:
     def __init__(self, record: Record, line: Line, holder: Holder, lost: LostGpu) -> None:
         self._record, self._asked, self._line, self._holder, self._lost = record, record.asked, line, holder, lost
         self.backwards, self.kept, self.merged = Backwards(), KeptOutputs(), MergedOutputs()
+        self._draws = Draws()
 
     def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
         """Run a call of the script compiled, compare it with eager, and return the compiled result.
@@ -156,6 +158,13 @@ class Comparer:
             self._fails(graph, number, call, Failure("run", verdict.kind, verdict=verdict))
         elif graph.draws_by_inductor and graph.compared == [number]:
             self._judge_own_random(graph, number, call, expected)
+            if (
+                not self._record.draws
+                and self._asked.hold is None
+                and len(graph.module.graph.nodes) <= own_random.MOST_NODES
+            ):
+                with contextlib.suppress(Exception):  # a graph that cannot be interpreted
+                    self._record.draws = self._draws.differing(graph.module, call)
         elif not self._record.other_zeros:
             with contextlib.suppress(Exception):  # a tensor subclass may refuse to say which sign its zeros have
                 if found.has_other_zeros:

@@ -174,6 +174,20 @@ def test_inductors_own_random_numbers_that_are_right_or_not_asked_for_are_no_fau
     assert (answer.checked.calls, answer.notes) == (2, [])
 
 
+@pytest.mark.fault_behind("random_replaced")
+@pytest.mark.parametrize("seen", ["** 2", ""], ids=["another distribution", "the same"])
+def test_inductors_own_random_numbers_are_looked_at_for_their_distribution(
+    child: Executor, home: Path, seen: str
+) -> None:
+    text = (
+        WIDE_DRAW.format(", dtype=x.dtype").replace("dtype=x.dtype)", f"dtype=x.dtype) {seen}").replace("(3,", "(30,")
+    )
+    answer = finished(survey(child, script(home, text)))
+    assert answer.exception is None
+    assert answer.draws.startswith("torch.rand_like draws from another distribution than eager" if seen else "")
+    assert bool(answer.draws) is bool(seen)
+
+
 def test_an_error_that_only_eagers_random_numbers_give_hides_no_wrong_dtype(child: Executor, home: Path) -> None:
     """Inductor of torch 2.14 raises with them. The script does not ask for them, and never sees that error."""
     text = """

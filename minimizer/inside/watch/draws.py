@@ -1,0 +1,201 @@
+"""Whether Inductor's own random operators draw from the distributions that eager's do.
+
+Its numbers are of another stream, so that no value can be compared with eager's. What can is how they are spread over many runs: each
+operator of a graph that draws is compiled alone, and run under as many seeds as eager. Runs are independent, whatever the elements of
+one run have to do with each other, so Welch's t of a figure of each run is a test that a dropout of whole channels does not mislead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx
+from torch.utils._pytree import tree_map
+
+from ..graph.names import dotted_name
+from ..referee.call import Call
+from ..values import snapshot
+from ..values.rounding import generator_states, tensors
+from . import own_random
+
+RUNS = 48
+"""Runs of each side, each under a seed of its own."""
+LARGEST_T, LEAST_EFFECT = 7.0, 0.02
+"""How many standard errors, and how much of a figure's range of about one, both sides have to be apart, in two rounds of runs."""
+MOST_OPERATORS, SECONDS = 3, 10.0
+"""Operators of a script that are looked at, and the seconds after which none begins."""
+MOST_ELEMENTS = 1 << 18
+"""Elements of a result; of more, the runs would take longer than all that is compared of most scripts."""
+DRAWS_THE_SAME = "the same numbers in each run"
+Key = tuple[Any, ...]
+Figures = dict[str, Tensor]
+"""For each figure its value in every run, in float64."""
+
+
+class Runs(NamedTuple):
+    """Runs of one side: their figures, and how many of them returned something else than the others."""
+
+    figures: Figures
+    distinct: int
+
+
+@dataclass
+class Drawn:
+    """An operator of a graph that draws, with the arguments of a call."""
+
+    node: fx.Node
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The operator as source text names it."""
+        target = self.node.target
+        return f".{target}" if isinstance(target, str) else dotted_name(target) or str(target)
+
+    @property
+    def key(self) -> Key:
+        """Equal for calls that draw from the same distribution, as far as their arguments tell."""
+        return self.name, *map(str, tree_map(_described, [*self.args, *self.kwargs.items()]))
+
+
+class Draws:
+    """The operators that were looked at, of all graphs of a script."""
+
+    def __init__(self) -> None:
+        self._looked: set[Key] = set()
+
+    def differing(self, module: fx.GraphModule, call: Call) -> str:
+        """The first operator of a graph whose draws are spread otherwise when compiled, in words; empty if none is seen to be."""
+        begun, state = time.monotonic(), snapshot.rng_state()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the script's own run has them
+                for drawn in _operators(module, call):
+                    if len(self._looked) >= MOST_OPERATORS or time.monotonic() - begun > SECONDS:
+                        return ""
+                    if drawn.key not in self._looked:
+                        self._looked.add(drawn.key)
+                        if what := _compared(drawn):
+                            return f"{drawn.name} draws {what}"
+        finally:
+            snapshot.set_rng_state(state)
+        return ""
+
+
+def figures_of(values: Tensor) -> dict[str, Tensor]:
+    """Figures of how the elements of a run are spread: bounded ones, so that a heavy tail does not decide.
+
+    Args:
+        values: a vector of float64 with at least one element.
+    """
+    squashed = values.nan_to_num().atan()
+    return {
+        "zeros": (values == 0).double().mean(),
+        "NaN": values.isnan().double().mean(),
+        "mean": squashed.mean(),
+        "square": squashed.square().mean(),
+        "least": squashed.min(),
+        "largest": squashed.max(),
+        "neighbours": (squashed[1:] * squashed[:-1]).mean() if len(values) > 1 else squashed[0],
+    }
+
+
+def other_figures(expected: Figures, actual: Figures) -> dict[str, tuple[float, float]]:
+    """The means of figures over the runs of both sides, where these are too far apart to be chance."""
+    apart = {}
+    for name, one in expected.items():
+        other = actual[name]
+        difference = (one.mean() - other.mean()).abs().item()
+        error = ((one.var() + other.var()) / len(one)).sqrt().item()
+        if difference >= LEAST_EFFECT and difference > LARGEST_T * error:
+            apart[name] = (one.mean().item(), other.mean().item())
+    return apart
+
+
+def _compared(drawn: Drawn) -> str:
+    """How the draws of an operator differ from eager's, in words; empty if they do not, or if it cannot be compiled alone."""
+    try:
+        graph, inputs = _alone(drawn)
+        with torch.no_grad(), own_random.in_use():
+            compiled = torch._inductor.compile(fx.GraphModule({}, graph), list(snapshot.clone(inputs)))
+        eager = fx.GraphModule({}, graph)
+        if _elements(eager(*snapshot.clone(inputs))).numel() not in range(1, MOST_ELEMENTS):
+            return ""
+        rounds = [[_runs(side, inputs, first) for side in (eager, compiled)] for first in (1, 1 + RUNS)]
+    except Exception:  # an operator that cannot be compiled alone says nothing of its draws in the graph
+        return ""
+    if all(one.distinct == RUNS and 2 * other.distinct <= RUNS for one, other in rounds):
+        return DRAWS_THE_SAME
+    first, second = (other_figures(one.figures, other.figures) for one, other in rounds)
+    for name in [name for name in first if name in second]:
+        (expected, actual), (again_expected, again) = first[name], second[name]
+        if (expected < actual) == (again_expected < again):
+            return f"from another distribution than eager ({name}: {expected:.3g} in eager, {actual:.3g} compiled)"
+    return ""
+
+
+def _operators(module: fx.GraphModule, call: Call) -> Iterator[Drawn]:
+    """The operators of a graph that draw in a call, in order."""
+    found: list[Drawn] = []
+
+    class Watching(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            if n.op not in ("call_function", "call_method"):
+                return super().run_node(n)
+            given, named = self.fetch_args_kwargs_from_env(n)
+            args, kwargs = snapshot.clone((tuple(given), dict(named)))  # as they are before it may write to them
+            before = generator_states()
+            result = super().run_node(n)
+            if any(not torch.equal(*pair) for pair in zip(before, generator_states(), strict=True)):
+                found.append(Drawn(n, args, kwargs))
+            return result
+
+    with call.started(), torch.no_grad():
+        Watching(module).run(*snapshot.clone(list(call.inputs)))
+    yield from found
+
+
+def _alone(drawn: Drawn) -> tuple[fx.Graph, list[Tensor]]:
+    """A graph of the operator alone, and its inputs."""
+    graph, inputs = fx.Graph(), list[Tensor]()
+
+    def placed(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        inputs.append(value.detach())
+        return graph.placeholder(f"x{len(inputs)}")
+
+    args, kwargs = tree_map(placed, (drawn.args, drawn.kwargs))
+    graph.output((graph.create_node(drawn.node.op, drawn.node.target, args, kwargs),))
+    return graph, inputs
+
+
+def _runs(function: Callable[..., Any], inputs: list[Tensor], first: int) -> Runs:
+    """What a function returns from one seed after another."""
+    found: dict[str, list[Tensor]] = {}
+    seen = set[int]()
+    for seed in range(first, first + RUNS):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            values = _elements(function(*snapshot.clone(inputs)))
+        seen.add(hash(ctypes.string_at(values.data_ptr(), values.nbytes)))
+        for name, value in figures_of(values).items():
+            found.setdefault(name, []).append(value)
+    return Runs({name: torch.stack(each) for name, each in found.items()}, len(seen))
+
+
+def _elements(result: Any) -> Tensor:
+    """All elements of a result, as a vector of float64 on the CPU."""
+    values = [torch.view_as_real(one) if one.is_complex() else one for one in tensors(result)]
+    return torch.cat([one.detach().double().cpu().flatten() for one in values])
+
+
+def _described(value: Any) -> Any:
+    return (value.dtype, tuple(value.shape), value.device.type) if isinstance(value, Tensor) else value

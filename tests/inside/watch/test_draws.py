@@ -1,0 +1,84 @@
+"""Distributions of random operators: what is seen of a wrong one, and that right ones are left in peace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from minimizer.inside.referee.call import Call
+from minimizer.inside.values import snapshot
+from minimizer.inside.watch.draws import DRAWS_THE_SAME, Draws
+
+X = torch.linspace(-1, 1, 1200).reshape(5, 6, 8, 5)
+
+
+def differing(function: Any, *inputs: Any) -> str:
+    module = fx.symbolic_trace(function)
+    call = Call(module, list(inputs), snapshot.rng_state(), snapshot.global_state(), random=True)
+    return Draws().differing(module, call)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nn.functional.dropout(x, 0.25),
+        lambda x: torch.nn.functional.dropout2d(x, 0.5),
+        lambda x: torch.rand_like(x),
+        lambda x: torch.bernoulli(x.abs()),
+        lambda x: x.exponential_(2.0),
+        lambda x: torch.randint(0, 7, (9,)) + x.sum(),
+        lambda x: torch.normal(x, 0.5),
+        lambda x: torch.randn(1) * x,
+        lambda x: torch.nn.functional.rrelu(x, training=True),
+    ],
+    ids=["dropout", "of channels", "rand", "bernoulli", "exponential", "randint", "normal", "one number", "rrelu"],
+)
+def test_inductors_own_operators_draw_as_eagers_do(function: Any) -> None:
+    assert differing(function, X.clone()) == ""
+
+
+@pytest.mark.fault_behind("random_replaced")
+@pytest.mark.parametrize(
+    ("compiled", "what"),
+    [
+        (lambda x: torch.nn.functional.dropout(x, 0.5), "from another distribution than eager (zeros: "),
+        (lambda x: torch.nn.functional.dropout(x, 0.3) * 0.5, "from another distribution"),
+        (lambda x: x * torch.nn.functional.dropout(torch.ones(5, 6, 8, 1), 0.3), "from another distribution"),
+        (lambda x: x * (torch.arange(1200).reshape(5, 6, 8, 5) % 3 > 0), DRAWS_THE_SAME),
+    ],
+    ids=["another rate", "another scale", "one mask for several elements", "no draw"],
+)
+def test_a_dropout_that_is_spread_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch, compiled: Any, what: str) -> None:
+    monkeypatch.setattr(torch._inductor, "compile", lambda graph, inputs: lambda *args: (compiled(*args),))
+    found = differing(lambda x: torch.nn.functional.dropout(x, 0.3), X + 2)
+    assert found.startswith("torch.nn.functional.dropout draws ")
+    assert what in found
+
+
+def test_an_operator_that_no_compiler_takes_alone_is_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> Any:
+        raise NotImplementedError("not alone")
+
+    monkeypatch.setattr(torch._inductor, "compile", refuses)
+    assert differing(lambda x: torch.rand_like(x), X) == ""
+
+
+def test_equal_operators_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[fx.GraphModule] = []
+
+    def noted(graph: fx.GraphModule, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch._inductor, "compile", noted)
+    assert differing(lambda x: torch.rand_like(x) + torch.rand_like(x) + torch.randn_like(x), X) == ""
+    assert len(compiled) == 2
+
+
+def test_the_random_state_is_as_before() -> None:
+    state = torch.get_rng_state()
+    differing(lambda x: torch.rand_like(x), X)
+    assert torch.equal(torch.get_rng_state(), state)
