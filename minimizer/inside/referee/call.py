@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..values.boundary import places
 from ..values.device import settle
-from ..values.snapshot import GlobalState, clone, global_state, rng_state, set_rng_state
+from ..values.snapshot import GlobalState, clone, global_state, kept, rng_state, set_rng_state
 
 Function = Callable[..., Any]
 
@@ -36,6 +36,10 @@ class Side(NamedTuple):
     def places(self) -> dict[str, Tensor]:
         """The side's tensors by place: ``output[0]``, ``input[1]``, ``grad[0]``."""
         return places(*self)
+
+    def kept(self) -> Side:
+        """The side with large gradients in files, where they take no memory."""
+        return self._replace(gradients=[*map(kept, self.gradients)])
 
     def in_container_of(self, other: Side) -> Side:
         """The side with its result in the container of the other's: backends return lists, whatever the graph's own container is."""
@@ -91,7 +95,7 @@ class Call:
         with self.started():
             side = self.on(function, values)
             settle()
-        return side
+        return side.kept()
 
     def on(self, function: Function, values: list[Any]) -> Side:
         """Run ``function`` on these inputs, which it may change; its side."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_map
 
 from ..values import bodies
 from ..values.rounding import NATIVE_DROPOUT, call_and_see_draws, is_inexact, operator_name, tensors, written_operands
-from ..values.snapshot import clone
+from ..values.snapshot import clone, kept
 from .casts import KeptCasts
 from .jumps import SameJumps
 from .provenance import Calls, MarkedRun
@@ -39,6 +39,12 @@ def widen(inputs: Sequence[Any]) -> list[Any]:
     return tree_map(lambda leaf: _widen(leaf, bases) if isinstance(leaf, Tensor) else leaf, copies)
 
 
+def _in_double(tensor: Tensor) -> Tensor:
+    """All of a tensor's storage in double precision, in a file if that is large."""
+    flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage())
+    return cast(Tensor, kept(flat.to(_wide_dtype(tensor.dtype))))
+
+
 def _widen(tensor: Tensor, bases: dict[int, tuple[torch.dtype, Tensor]]) -> Tensor:
     if tensor.layout is not torch.strided or tensor.is_quantized or type(tensor) not in (Tensor, torch.nn.Parameter):
         if not is_inexact(tensor):
@@ -46,8 +52,7 @@ def _widen(tensor: Tensor, bases: dict[int, tuple[torch.dtype, Tensor]]) -> Tens
         return _converted(tensor)
     storage = tensor.untyped_storage()
     if storage._cdata not in bases:
-        flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)
-        bases[storage._cdata] = (tensor.dtype, flat.to(_wide_dtype(tensor.dtype)))
+        bases[storage._cdata] = (tensor.dtype, _in_double(tensor))
     dtype, base = bases[storage._cdata]
     if dtype != tensor.dtype:
         raise InvalidInFp64("inputs of different types share a storage")
@@ -102,6 +107,9 @@ def run(
     default = torch.get_default_dtype()
     here = Calls()
     wide = widen(inputs)
+    for tensor in tensors(wide):
+        if tensor.requires_grad and tensor.is_leaf:
+            tensor.register_hook(_in_file)
     try:
         torch.set_default_dtype(torch.float64)
         with _Double(marked.drawn, jumps), kept or nullcontext(), here:
@@ -115,6 +123,12 @@ def run(
     if not here.agrees_with(calls):
         raise InvalidInFp64("the program branches on a dtype or uses constants of one")
     return result
+
+
+def _in_file(gradient: Tensor) -> Tensor | None:
+    """A gradient in a file (`pages`) as soon as it is computed, if it is large."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        return kept(gradient)
 
 
 class _Double(TorchDispatchMode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -52,7 +53,7 @@ class Reruns:
             # Some operators write to an operand without declaring it (running statistics): then its history is unknown.
             if histories[where][0] is Mark.EXACT and not same_bits(before[where], again[where]):
                 histories[where] = Mark.ROUNDED, marked.terms
-        return marked, calls, again, histories, " and ".join(watched.seen)
+        return marked, calls, side.kept().places(), histories, " and ".join(watched.seen)
 
     @property
     def again(self) -> Places:
@@ -126,19 +127,23 @@ class Reruns:
     def _redrawn(self, jumps: Callable[[], SameJumps | None], seeds: Sequence[int] = _SEEDS) -> list[Places]:
         runs: list[Places] = []
         for seed in seeds:
-            values = clone(list(self._call.inputs))
-            with self._call.started(), Perturbation(seed, jumps()), contextlib.suppress(Exception):
-                runs.append(self._eager(values).places())
+            self._run_under(Perturbation(seed, jumps()), runs)
         return runs
+
+    def _run_under(self, mode: AbstractContextManager[object], runs: list[Places]) -> None:
+        """Add the results of an eager run under a mode to ``runs``, unless it raises."""
+        values = clone(list(self._call.inputs))
+        with contextlib.suppress(Exception):
+            with self._call.started(), mode:
+                side = self._eager(values)
+            runs.append(side.kept().places())
 
     @cached_property
     def undefined(self) -> list[Places]:
         """Eager runs with other values for all undefined results; empty if there are no undefined results."""
         runs: list[Places] = []
         for choice in range(CHOICES) if self.why_undefined else ():
-            values = clone(list(self._call.inputs))
-            with self._call.started(), Undefined(choice), contextlib.suppress(Exception):
-                runs.append(self._eager(values).places())
+            self._run_under(Undefined(choice), runs)
         return runs
 
     def _eager(self, values: list[Any]) -> Side:

@@ -174,7 +174,7 @@ class Trial:
         exec(compile(text, path, "exec", dont_inherit=True), namespace)
         golden: dict[str, torch.Tensor] = {}
         for file in request.golden_files:
-            golden.update(torch.load(file, weights_only=True))
+            golden.update(torch.load(file, weights_only=True, mmap=True))
         torch.manual_seed(0)
         given: dict[str, Any] = {}
         for spec in sorted(request.inputs, key=lambda spec: spec.is_view):

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_leaves
 
 from ..gpu import has_gpu, runtime
-from . import transforms, views
+from . import pages, transforms, views
 
 _ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, type, type(Ellipsis),
@@ -38,7 +39,7 @@ PRECISIONS = (
 """Places of a float32 precision setting in ``torch.backends``; an operator without its own setting inherits its backend's."""
 
 
-def clone(values: Any, *, notes: list[str] | None = None) -> Any:
+def clone(values: Any, *, notes: list[str] | None = None, is_kept: bool = False) -> Any:
     """A deep copy of nested tuples, lists, dicts and sets of tensors and plain values; the source is never changed.
 
     Tensors that share a storage share one copied storage afterwards, with the same sizes, strides and offsets; an object that
@@ -49,8 +50,26 @@ def clone(values: Any, *, notes: list[str] | None = None) -> Any:
     Args:
         values: the values to copy.
         notes: receives a line for each part that could not be copied faithfully.
+        is_kept: the copy is not written to, and never resized, nor are its copies: large ones lie in a file, and a copy of them takes
+            memory where it is written to.
     """
-    return _Copier([] if notes is None else notes).copy(values)
+    copier = _Copier([] if notes is None else notes)
+    copier.use_files(values, is_kept=is_kept)
+    return copier.copy(values)
+
+
+def kept(value: Tensor | None) -> Tensor | None:
+    """A tensor that the caller goes on with: a copy in a file (`pages`), where it takes no memory, if it is large and plain."""
+    if value is None or value.requires_grad or type(value) is not Tensor or (storage := _large_storage(value)) is None:
+        return value
+    if storage.nbytes() > value.nbytes or (copy := pages.put(storage)) is None:  # others may lie in the same storage
+        return value
+    with torch.no_grad():
+        result = torch.empty(0, dtype=value.dtype, device=value.device)
+        result.set_(copy, value.storage_offset(), value.size(), value.stride())
+    torch._C._set_conj(result, value.is_conj())
+    torch._C._set_neg(result, value.is_neg())
+    return result
 
 
 class _Copier:
@@ -63,6 +82,15 @@ class _Copier:
         """The copies of tensors, and of the bases of views, without their attributes."""
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._alive: list[Any] = []  # keeps the sources alive, so that no id is reused
+
+    def use_files(self, values: Any, *, is_kept: bool) -> None:
+        """Copy the large storages of tensors among the values in files, as far as they come from one or ``is_kept``."""
+        if not is_kept and not pages.has_kept():
+            return
+        found = {storage._cdata: storage for storage in map(_large_storage, _tensors(values)) if storage is not None}
+        if found:
+            copies = pages.put_for_copies([*found.values()]) if is_kept else pages.copies([*found.values()])
+            self._storages |= {key: copy for key, copy in zip(found, copies or (), strict=False) if copy is not None}
 
     def copy(self, value: Any) -> Any:
         if isinstance(value, _ATOMS):
@@ -183,6 +211,23 @@ def has_plain_storage(tensor: Tensor) -> bool:
             and tensor.device.type != "meta"
             and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
         )
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    """The tensors among values, and the gradients that leaves hold."""
+    for leaf in tree_leaves(values):
+        if isinstance(leaf, Tensor):
+            yield leaf
+            if leaf.is_leaf and leaf.grad is not None:
+                yield leaf.grad
+
+
+def _large_storage(tensor: Tensor) -> torch.UntypedStorage | None:
+    """The storage of a tensor, if it is worth a file and can lie in one."""
+    if not has_plain_storage(tensor) or tensor._is_zerotensor():
+        return None
+    storage = tensor.untyped_storage()
+    return storage if pages.is_large(storage) else None
 
 
 def _describe(tensor: Tensor) -> str:

@@ -95,7 +95,7 @@ class BackwardCall:
 
     def compiled(self, replay: Call) -> Side:
         """Run the replay compiled; its gradients."""
-        return self.graph.lifted.run(replay, self._compiled)
+        return self._own.in_place_of(self.graph.lifted.run(replay, self._compiled))
 
     def own(self, replayed: Side) -> Side | None:
         """What the script's own backward got, where that is known and not what the replay got of the same compiled code."""

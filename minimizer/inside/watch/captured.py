@@ -41,6 +41,7 @@ class CapturedGraph:
         """The operations it calls, in order. Equal for equal modules, even if only some of their inputs require gradients."""
         self.communicates = communicates(module)
         self.recomputes = _recomputes(module)
+        self.resizes = _resizes(module)
         self.known: Known | None = None if _has_bodies(module) else Known()
         """What the referee knows of every call of the graph; None if that can differ from call to call."""
         self.calls = 0
@@ -81,6 +82,11 @@ def _recomputes(module: fx.GraphModule) -> bool:
     """Whether the backward recomputes a part of the graph (``torch.utils.checkpoint``)."""
     checkpoint = torch.ops.higher_order.tag_activation_checkpoint
     return any(node.target is checkpoint for node in nodes_of(module))
+
+
+def _resizes(module: fx.GraphModule) -> bool:
+    """Whether the graph may give a tensor more memory, or take it away: that of a file keeps its size."""
+    return any("resize" in str(node.target) or "out" in node.kwargs for node in nodes_of(module))
 
 
 def _has_bodies(module: fx.GraphModule) -> bool:

@@ -123,7 +123,7 @@ class Comparer:
     def _call(self, graph: CapturedGraph, inputs: list[Any]) -> Call:
         unfaithful: list[str] = []
         rng, switches = snapshot.rng_state(), snapshot.state_of_a_graph()
-        before = snapshot.clone(inputs, notes=unfaithful)
+        before = snapshot.clone(inputs, notes=unfaithful, is_kept=not graph.resizes)
         for line in unfaithful:
             self._record.note(f"graph {graph.index} is compared on copies: {line}")
             fact = f"state of graph {graph.index} that cannot be copied: {line}"

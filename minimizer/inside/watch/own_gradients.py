@@ -15,10 +15,12 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from ..referee.call import Side
+from ..referee.distance import other_zeros
 from ..values.boundary import places
 from ..values.capturing import is_of_cuda_graphs
 from ..values.rounding import tensors
-from ..values.snapshot import has_plain_storage
+from ..values.snapshot import has_plain_storage, kept
 
 COMPILED = "CompiledFunctionBackward"
 """Name of the autograd node of a graph that AOTAutograd has compiled with its backward."""
@@ -95,8 +97,8 @@ class OwnGradients:
         own = weakref.ref(self)  # the node must not keep the call alive
 
         def returned(gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> None:
-            if not torch.compiler.is_compiling() and (kept := own()) is not None:
-                kept._come(gradients, cotangents)
+            if not torch.compiler.is_compiling() and (here := own()) is not None:
+                here._come(gradients, cotangents)
 
         return returned
 
@@ -110,7 +112,13 @@ class OwnGradients:
             is_as_seen = all(_is_same(self._seen.get(index), cotangents[at]) for index, at in enumerate(self._numbers))
             if is_as_seen and holds:
                 returned = [gradients[at] for at in self._returned]
-                self.known = [None if gradient is None else gradient.detach().clone() for gradient in returned]
+                self.known = [None if one is None else _copied(one.detach()) for one in returned]
+
+    def in_place_of(self, replayed: Side) -> Side:
+        """The side of a replay, with gradients that are equal to the script's own in the memory of these, which is in a file if they are large."""
+        known = self.known if self.known is not None else [None] * len(replayed.gradients)
+        pairs = zip(known, replayed.gradients, strict=True)
+        return replayed._replace(gradients=[own if _is_interchangeable(own, one) else kept(one) for own, one in pairs])
 
 
 def differ(own: Gradients, replayed: Sequence[Tensor | None]) -> bool:
@@ -145,6 +153,21 @@ def _by_memory(values: Sequence[Tensor | None]) -> dict[int, Tensor]:
 def _along(node: Node, edge: GradientEdge) -> list[int]:
     """The places of a node's gradients that go along an edge."""
     return [at for at, (to, number) in enumerate(node.next_functions) if to is edge.node and number == edge.output_nr]
+
+
+def _copied(gradient: Tensor) -> Tensor:
+    """A copy of a gradient, in a file if it is large."""
+    copy = kept(gradient)
+    return gradient.clone() if copy is None or copy is gradient else copy
+
+
+def _is_interchangeable(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two gradients have the same bits, dtype and layout."""
+    if one is None or other is None or type(one) is not type(other) or one.dtype != other.dtype:
+        return False
+    if not (has_plain_storage(one) and has_plain_storage(other)) or one.stride() != other.stride():
+        return False
+    return one.requires_grad == other.requires_grad and torch.equal(one, other) and not other_zeros(one, other)
 
 
 def _is_same(one: Tensor | None, other: Tensor | None) -> bool:
