@@ -402,7 +402,10 @@ class Stacks(Said):
 
 @dataclass
 class End:
-    """How a task's process ended, as seen by the zygote. ``stacks``: of all threads, if a signal killed it."""
+    """How a task's process ended, as seen by the zygote. ``stacks``: of all threads, if a signal killed it.
+
+    ``taken``: the most memory that it had in use, in bytes, beyond that of the zygote.
+    """
 
     exit: int | None
     signal: int | None
@@ -410,3 +413,4 @@ class End:
     seconds: float
     log: str
     stacks: str = ""
+    taken: int = 0

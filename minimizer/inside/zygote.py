@@ -220,7 +220,7 @@ class Zygote:
             if descriptor is not None:
                 self._selector.unregister(descriptor)
         del self._children[child.pid]
-        _, status = os.waitpid(child.pid, 0)
+        _, status, used = os.wait4(child.pid, 0)
         end = End(
             exit=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
@@ -228,6 +228,7 @@ class Zygote:
             seconds=round(time.monotonic() - child.started, 3),
             log=_tail(child.log),
             stacks=child.last_stacks() if os.WIFSIGNALED(status) else "",
+            taken=max(0, (used.ru_maxrss << 10) - _resident()),
         )
         self._channel.send({"id": child.task, "end": end})
         for descriptor in child.descriptors:
@@ -274,6 +275,12 @@ def _pidfd(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
         return None
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory; of those that it has had there at one time the system counts the ones before ``exec`` too."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def _log(folder: str, task: int) -> int:

@@ -47,8 +47,12 @@ def spins(message, channel):
     while True:
         pass
 
+def takes_memory(message, channel):
+    held = bytearray(os.urandom(1 << 20)) * 300
+    held[0] = 1
+
 PATCH
-tasks = {task.__name__: task for task in (dies_behind_a_daemon, speaks_at_length, tidies_up, spins)}
+tasks = {task.__name__: task for task in (dies_behind_a_daemon, speaks_at_length, tidies_up, spins, takes_memory)}
 Zygote(Channel(int(sys.argv[1]), int(sys.argv[2])), tasks).serve()
 """
 WITHOUT_PIDFD = "def pidfd_open(pid):\n    raise PermissionError\nos.pidfd_open = pidfd_open"
@@ -118,6 +122,13 @@ def test_folders_that_a_script_removes_are_made_again(zygote: Zygote) -> None:
     for _ in range(2):
         _, end = zygote.run("tidies_up")
         assert (end["exit"], end["log"]) == (0, "said before\nsaid after\n")
+
+
+def test_what_a_task_took_is_told_at_its_end(zygote: Zygote) -> None:
+    _, little = zygote.run("speaks_at_length")
+    _, much = zygote.run("takes_memory")
+    assert little["taken"] < 100 << 20
+    assert 290 << 20 <= much["taken"] < 400 << 20
 
 
 def test_a_log_needs_no_folder(zygote: Zygote) -> None:

@@ -5,6 +5,7 @@ The executor does not interpret outcomes; `oracle` does. All messages of the chi
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -113,8 +114,11 @@ class Executor:
 
         def trial(request: Request) -> list[Outcome]:
             # Two scripts that serve would want one port.
-            is_driven = bool(self.place.plan) and isinstance(request, RUNS_OF_SCRIPTS)
-            outcomes = once(request, self.place.gate.alone if is_driven else self.place.gate.beside)
+            is_script = isinstance(request, RUNS_OF_SCRIPTS)
+            is_driven = bool(self.place.plan) and is_script
+            is_measured = isinstance(request, ExactRequest)
+            beside = functools.partial(self.place.gate.beside, is_script=is_script, is_measured=is_measured)
+            outcomes = once(request, self.place.gate.alone if is_driven else beside)
             if not any(outcome.rule.again is Again.ALONE for outcome in outcomes):
                 return outcomes
             outcomes = once(request, self.place.gate.alone)
@@ -145,8 +149,10 @@ class Executor:
             ChildFailed: the child exited during the run.
         """
         phase = Phase()
-        beside = self.place.gate.beside(self.watch)
+        beside = self.place.gate.beside(self.watch, is_script=True)
         with beside, self._run_of_script(request, timeout) as task, self._ending(task):
+            if watchdog is not None:
+                watchdog.begin()
             while (message := self._connection.next(task, timeout + CHILD_LATE_SECONDS, watchdog, over)) is not None:
                 if "end" in message:
                     silence = watchdog.verdict if watchdog is not None else None
@@ -180,6 +186,8 @@ class Executor:
             while (message := self._connection.next(task, timeout + CHILD_LATE_SECONDS, watching)) is not None:
                 if "end" in message:
                     end = parse(End, message["end"])
+                    if isinstance(request, ExactRequest):
+                        self.place.gate.ended(end.taken)
                     is_by_us = end.timed_out or (watching is not None and watching.verdict is not None)
                     if not is_last and rule_for(Death(end.signal, is_by_us=is_by_us)).again is Again.SAME:
                         raise _Killed

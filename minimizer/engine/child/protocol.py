@@ -352,6 +352,8 @@ class End(Loose):
     timed_out: bool = False
     seconds: float = 0.0
     log: str = ""
+    taken: int = 0
+    """The most memory that it had in use, in bytes, beyond that of the zygote."""
 
 
 class Ready(Loose):

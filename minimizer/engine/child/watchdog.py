@@ -145,6 +145,10 @@ class Watchdog:
         self.verdict: Silence | None = None
         """Set once `due` has asked for a kill."""
 
+    def begin(self) -> None:
+        """Start the clock anew: the task, which had to wait, begins now."""
+        self._started = self._since = self._sampled = self._clock()
+
     def heard(self, said: Phase | Stacks) -> None:
         """Record a phase that the task announced, or a sample of its stacks."""
         if isinstance(said, Stacks):

@@ -192,8 +192,8 @@ class PlainRuns:
             home.mkdir()
             self.place.headers.lay(home)
             launcher = [*self.place.driver, *launcher_of(way, folder, text)]
-            gate = self.place.gate.alone if self.one_by_one else self.place.gate.beside
-            with gate(self._until_closed):
+            gate = self.place.gate
+            with gate.alone(self._until_closed) if self.one_by_one else gate.beside(self._until_closed, is_script=True):
                 ran = run_clean(
                     [*self._command, *map(str, launcher), str(self._script), *self._args],
                     self.place.sandbox,

@@ -296,3 +296,11 @@ def test_a_script_that_does_not_stop_is_given_up_as_slow() -> None:
     assert task.sampled(TRAINING) is Action.STOP
     assert task.sampled(TRAINING) is Action.KILL
     assert task.watchdog.verdict is not None and not task.watchdog.verdict.hangs
+
+
+def test_the_time_that_a_task_waits_for_its_turn_is_no_silence() -> None:
+    task = Task.watched(patience=100.0, share=300.0)
+    task.clock.now += 1000.0
+    task.watchdog.begin()
+    assert task.says().after(59.0) is None
+    assert task.says("script").after(30.0) is None
