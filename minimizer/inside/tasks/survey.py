@@ -207,7 +207,9 @@ class Survey:
             return lambda *args: self._on_call(graph, compiled, list(args), why)
         rng = snapshot.rng_state()
         try:
-            values = snapshot.clone(concrete(graph.module.graph, graph.lifted.inputs(inputs)))
+            values = snapshot.clone(
+                concrete(graph.module.graph, graph.lifted.inputs(inputs)), is_kept=not graph.resizes
+            )
             call = Call(graph.module, list(values), rng, snapshot.state_of_a_graph())
         except Exception as error:  # an error of our code must not reach the user's script
             self._record.cannot_compare(graph, error)

@@ -59,8 +59,8 @@ def observe(message: Message, channel: Channel) -> None:
     The outcome has that error.
     """
     request = TrialRequest.read(message)
-    function, inputs = Trial(request, channel).load()
-    raised = None
+    function, loaded = Trial(request, channel).load()
+    inputs, raised = snapshot.clone(loaded), None  # a value that is mapped from a file keeps its size
     with Operators() as operators, torch.set_grad_enabled(request.grad):
         try:
             function(*inputs)

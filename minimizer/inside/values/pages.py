@@ -44,6 +44,10 @@ _COPIED = weakref.WeakValueDictionary[int, _Pages]()
 """The mappings of values that no run changes, by the addresses of the storages in them."""
 
 
+_LEFT = set[int]()
+"""Sizes of the storages that were put in files since memory was last given back."""
+
+
 def is_large(storage: UntypedStorage) -> bool:
     """Whether a storage is worth a file."""
     return storage.device.type == "cpu" and storage.nbytes() >= LEAST
@@ -55,6 +59,7 @@ def put(storage: UntypedStorage) -> UntypedStorage | None:
     with contextlib.suppress(*NO_ROOM), tempfile.TemporaryFile(buffering=0) as file:
         _check_room(file.fileno(), size)
         _write(file.fileno(), storage, 0)
+        _LEFT.add(size)
         mapped: Any = UntypedStorage.from_file(f"/proc/self/fd/{file.fileno()}", True, size)
         return cast(UntypedStorage, mapped)
     return None
@@ -85,6 +90,7 @@ def has_kept() -> bool:
 
 def copies(storages: Sequence[UntypedStorage]) -> list[UntypedStorage | None]:
     """A copy of each storage that `put_for_copies` has made, None for others; it takes memory where it is written to."""
+    _trim()
     private: dict[int, _Pages] = {}
     return [_copy(storage, private) for storage in storages]
 
@@ -97,6 +103,14 @@ def _copy(storage: UntypedStorage, private: dict[int, _Pages]) -> UntypedStorage
     if kept.file not in private:
         private[kept.file] = _Pages(kept.file, len(kept), access=mmap.ACCESS_COPY)
     return _storage(private[kept.file], *kept.places[address])
+
+
+def _trim() -> None:
+    """Give the memory back of values that were put in files: the C library keeps what was freed, and the next run has values of other sizes."""
+    if _LEFT:
+        _LEFT.clear()
+        with contextlib.suppress(AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _check_room(file: int, size: int) -> None:

@@ -86,7 +86,7 @@ def _recomputes(module: fx.GraphModule) -> bool:
 
 def _resizes(module: fx.GraphModule) -> bool:
     """Whether the graph may give a tensor more memory, or take it away: that of a file keeps its size."""
-    return any("resize" in str(node.target) or "out" in node.kwargs for node in nodes_of(module))
+    return any("resize" in str(node.target) for node in nodes_of(module))
 
 
 def _has_bodies(module: fx.GraphModule) -> bool:
