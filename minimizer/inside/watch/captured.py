@@ -8,9 +8,10 @@ import torch
 from torch import fx
 
 from ..graph import state
-from ..graph.collectives import communicates
+from ..graph.collectives import WHY_ONCE, communicates
 from ..graph.lifted import LiftedGraph
 from ..graph.origins import owner_of, state_places
+from ..graph.severed import SeveredGraph, Unseverable
 from ..messages import StackLine
 from ..places import caller
 from ..referee.known import Known
@@ -40,6 +41,15 @@ class CapturedGraph:
         )
         """The operations it calls, in order. Equal for equal modules, even if only some of their inputs require gradients."""
         self.communicates = communicates(module)
+        self.severed: SeveredGraph | None = None
+        """The graph without its collectives; None if it has none, or one that cannot be cut out."""
+        self.why_not = ""
+        """Why a graph that communicates is not compared; empty if it is."""
+        if self.communicates:
+            try:
+                self.severed = SeveredGraph(self.module)
+            except Unseverable as error:
+                self.is_whole(str(error))
         self.recomputes = _recomputes(module)
         self.resizes = _resizes(module)
         self.known: Known | None = None if _has_bodies(module) else Known()
@@ -64,6 +74,10 @@ class CapturedGraph:
         self.backwards_given_up = 0
         """Compared calls that were dropped before their backward came (see `backwards.MOST_BACKWARD`)."""
         self.eager_error: BaseException | None = None
+
+    def is_whole(self, why: str) -> None:
+        """Give up comparing a graph that communicates; ``why``: a clause."""
+        self.communicates, self.severed, self.why_not = True, None, f"it {WHY_ONCE} ({why})"
 
     @property
     def called_at(self) -> StackLine | None:

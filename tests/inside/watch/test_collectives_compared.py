@@ -1,0 +1,180 @@
+"""Graphs that communicate are compared on each rank: eager is given what the collectives of the compiled call returned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from children import script, survey
+from healthy_verdict import report_of_run, says_open
+from surveyed import finished, held, targets
+
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.child.sent_program import parse_program
+
+HEAD = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed._functional_collectives import all_reduce
+
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.group.WORLD
+"""
+END = """
+dist.barrier()
+dist.destroy_process_group()
+"""
+TRAINING = """
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.2), nn.Linear(16, 8))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+torch.manual_seed(1 + rank)
+scale, shift = torch.tensor([0.5]), torch.tensor(4.0)
+
+
+@torch.compile
+def step(x):
+    own = net(x)
+    norm = all_reduce(own.detach().square().sum(), "sum", world)
+    other = all_reduce(shift.clone(), "max", world)
+    rows = torch.ops._c10d_functional.all_gather_into_tensor(own.detach().relu(), 2, world.group_name)
+    rows = torch.ops._c10d_functional.wait_tensor(rows)
+    scale.mul_(0.5).add_(all_reduce(scale.detach(), "sum", world))
+    return (own / norm.sqrt()).relu().sum() + rows.mean() + other, norm
+
+
+for _ in range(3):
+    loss, norm = step(torch.randn(4, 8))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_training_that_communicates_within_its_graph_is_compared_as_a_whole(child: Executor, home: Path) -> None:
+    found = finished(survey(child, script(home, HEAD + TRAINING + END), nproc=2))
+    assert (found.exception, found.suspects, found.layouts, found.missing, found.notes) == (None, [], [], [], [])
+    seen = found.checked
+    assert (seen.calls, seen.planned, seen.backward, seen.not_compared) == (3, 3, 3, [])
+    assert not says_open(report_of_run(seen), "communicates")
+
+
+FAULT = """
+def off(graph, example):
+    for node in graph.graph.nodes:
+        if node.target in (torch.relu, "relu") and rank == 1:
+            with graph.graph.inserting_after(node):
+                moved = graph.graph.call_function(torch.add, (node, 1))
+            node.replace_all_uses_with(moved, lambda user: user is not moved)
+    graph.recompile()
+    return graph.forward
+
+
+@torch.compile(backend=off)
+def step(x):
+    {body}
+
+
+step(torch.arange(4.0) - rank)
+"""
+PLACES = {
+    "before": 'return all_reduce(x.relu().sum(), "sum", world) / 3',
+    "after": 'return all_reduce(x.sin().sum(), "sum", world) * x.relu()',
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_fault_is_seen_on_the_rank_where_it_is(child: Executor, home: Path, place: str) -> None:
+    """Before a collective it changes what all ranks compute from there on, and is no fault of theirs."""
+    path = script(home, HEAD + FAULT.format(body=PLACES[place]) + END)
+    quiet = finished(survey(child, path, nproc=2, rank=0))
+    assert (quiet.checked.calls, quiet.checked.not_compared, quiet.suspects) == (1, [], [])
+    found = held(survey(child, path, nproc=2, rank=1))
+    assert found.failure.kind == "wrong_output"
+    verdict, program = found.failure.verdict, parse_program(found.program)
+    assert verdict is not None
+    # What this rank gives to the collective is the last result.
+    assert [each.where for each in verdict.differences] == ["output[0]" if place == "after" else "output[1]"]
+    names = targets(program)
+    assert "torch.Tensor.relu" in names and not any("c10d" in name for name in names)
+    assert len(program.inputs) == 2
+
+
+LEFT_OUT = {
+    "hidden": (
+        """
+        @torch.library.custom_op("ranks::summed", mutates_args=())
+        def summed(x: torch.Tensor) -> torch.Tensor:
+            x = x.clone()
+            dist.all_reduce(x)
+            return x
+
+        summed.register_fake(torch.empty_like)
+        step = torch.compile(lambda x: summed(x) + FAULT, backend=off)
+        """,
+        "a rerun by one rank would wait for the others in allreduce",
+    ),
+    "dropped": (
+        """
+        step = torch.compile(lambda x: all_reduce(x, "sum", world) * 0 + 2 * x.sum() + FAULT, backend=without)
+        """,
+        "eager makes all_reduce(sum) of (1,), which compiled code does not",
+    ),
+}
+BACKENDS = """
+def off(graph, example):
+    return lambda *args: [out + FAULT for out in graph(*args)]
+
+
+def without(graph, example):
+    (made,) = graph.graph.find_nodes(op="call_function", target=torch.ops._c10d_functional.all_reduce)
+    made.replace_all_uses_with(made.args[0])
+    graph.graph.erase_node(made)
+    waits = graph.graph.find_nodes(op="call_function", target=torch.ops._c10d_functional.wait_tensor)
+    for wait in waits:
+        wait.replace_all_uses_with(wait.args[0])
+        graph.graph.erase_node(wait)
+    graph.recompile()
+    return off(graph, example)
+"""
+
+
+@pytest.mark.needs_excuse("communicates")
+@pytest.mark.fault_behind("communicates")
+@pytest.mark.parametrize("fault", [0, 1])
+@pytest.mark.parametrize("how", LEFT_OUT)
+def test_what_cannot_be_cut_out_of_a_graph_is_left_out_and_told(
+    child: Executor, home: Path, how: str, fault: int
+) -> None:
+    """One run more of this rank would wait for the other for ever. Healthy or not, the verdict says that it is open."""
+    body, why = LEFT_OUT[how]
+    text = f"{HEAD}FAULT = {fault}\n{BACKENDS}{dedent(body)}step(torch.ones(1) + rank)\n{END}"
+    found = finished(survey(child, script(home, text), nproc=2))
+    assert found.exception is None
+    seen = found.checked
+    assert (seen.calls, seen.planned, seen.not_compared) == (
+        0,
+        1,
+        [f"1 call of graph 0: it communicates with other ranks, which do not rerun it ({why})"],
+    )
+    assert says_open(report_of_run(seen), "communicates")
+
+
+def test_a_backward_that_communicates_is_left_out_and_told(child: Executor, home: Path) -> None:
+    text = """
+    @torch.compile(backend="aot_eager")
+    def step(x):
+        return torch.ops._c10d_functional.wait_tensor(
+            torch.ops._c10d_functional_autograd.all_gather_into_tensor(x, 2, world.group_name)
+        ).relu()
+
+    x = torch.ones(2, requires_grad=True)
+    step(x * 2).sum().backward()
+    assert x.grad.tolist() == [4.0, 4.0]
+    """
+    seen = finished(survey(child, script(home, HEAD + dedent(text) + END), nproc=2)).checked
+    assert (seen.calls, seen.planned, seen.backward) == (1, 1, 0)
+    assert seen.not_compared == ["gradients of graph 0: its backward communicates with other ranks"]
+    assert says_open(report_of_run(seen), "communicates")
