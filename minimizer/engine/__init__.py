@@ -1,6 +1,7 @@
 """The engine: from a script that fails under ``torch.compile`` to a verified repro and its diagnosis, without torch.
 
-`pipeline` is the whole story; each package is a step of it, or something that several steps share. In which order suspects are attempted is
-`order` in `suspects`, which ways lead from one to a repro `routes`, how long each step may take `budget.patience`, and who is at fault where
-a process died `trouble`. Steps return values (`findings`); `fold` alone writes the report.
+`pipeline` tells the whole story; each package is one of its steps, or is shared by several steps. `suspects.order`
+orders the suspects, `routes` lists the ways from a suspect to a repro, `budget.patience` limits the time of each step,
+and `child.trouble` decides what killed a process: the candidate, the machine or a limit. Steps return values
+(`findings`); only `fold` writes the report.
 """

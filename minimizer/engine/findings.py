@@ -1,7 +1,7 @@
-"""What steps need and find, as values: `fold` puts them into the report.
+"""The inputs and results of steps, as values; `fold` puts them into the report.
 
-A search replaces the `Fault` of the journal as often as it knows more, and takes back what proved wrong by the value from before. Steps
-behind the repro hand what they know to ``keep``. So a step that is stopped in its middle keeps what it had.
+A search replaces the journal's `Fault` whenever it knows more, and restores an earlier value to take back what proved
+wrong. Steps after the repro pass partial results to ``keep``. So a step that is interrupted keeps what it had.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from minimizer.vocabulary import Reason, Stage, Status
 
 @dataclass(frozen=True)
 class Fault:
-    """All that is known of one fault so far, up to the verdict on it."""
+    """Everything known about one fault so far, up to its verdict."""
 
     failure: Failure | None = None
     culprits: tuple[Culprit, ...] = ()
@@ -51,23 +51,23 @@ class Fault:
 
     @property
     def holds(self) -> bool:
-        """Whether there is a verified repro of it."""
+        """Whether the fault has a verified repro."""
         return self.verification is not None and self.verification.holds
 
     @property
     def announced(self) -> Failure:
-        """Its failure, which is known by now."""
+        """The failure; an error before it is announced."""
         assert self.failure is not None
         return self.failure
 
     @property
     def reduced(self) -> Reduction:
-        """Its reduction, which has begun by now."""
+        """The reduction; an error before it has begun."""
         assert self.reduction is not None
         return self.reduction
 
     def stating(self, **changes: object) -> Fault:
-        """The same fault, whose failure has these fields."""
+        """The same fault, with these fields of the failure changed."""
         return replace(self, failure=self.announced.model_copy(update=changes))
 
     def blaming(self, first: Culprit) -> Fault:
@@ -75,11 +75,11 @@ class Fault:
         return replace(self, culprits=(first, *self.culprits[1:]))
 
     def counting(self, **changes: object) -> Fault:
-        """The same fault, whose reduction has these figures."""
+        """The same fault, with these figures of the reduction changed."""
         return replace(self, reduction=self.reduced.model_copy(update=changes))
 
     def behind(self, trials: int, seconds: float, history: Sequence[HistoryStep]) -> Fault:
-        """The same fault, whose reduction went on from a search with these figures and steps."""
+        """The same fault, with its reduction appended to an earlier search that has these figures and steps."""
         reduction = self.reduced
         later = [
             step.model_copy(update={"trial": step.trial + trials, "seconds": round(step.seconds + seconds, 3)})
@@ -94,7 +94,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class Failing:
-    """A failure that is to be diagnosed. ``said``: its message and traceback. ``ladder``: its rungs. ``device``: ``cpu`` or ``cuda``."""
+    """A failure to diagnose.
+
+    ``said``: its message and traceback. ``ladder``: its rungs. ``device``: ``cpu`` or ``cuda``.
+    """
 
     stage: Stage
     said: str
@@ -105,7 +108,7 @@ class Failing:
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """The part of the compiler to blame, settings and parts that were tried, and a workaround, each as far as it is known."""
+    """A diagnosis, complete or partial: the part to blame, the settings and parts tried, and a workaround."""
 
     blame: Blame | None = None
     flags: tuple[Flag, ...] = ()
@@ -115,7 +118,7 @@ class Diagnosed:
 
 @dataclass(frozen=True)
 class Described:
-    """The table of layers, and the graph around the culprit; None for what is not known."""
+    """The table of layers and the graph around the culprit; None where unknown."""
 
     layers: tuple[Layer, ...] | None = None
     graph: tuple[GraphNode, ...] | None = None

@@ -1,6 +1,6 @@
-"""Puts what steps find into the report, which nothing else in the engine writes: a search its `Fault`, later steps what they add.
+"""The only writer of the report: folds the results of steps into it, a search's `Fault` and what later steps add.
 
-Notes and times are the journal's own.
+Notes and timings are written by the journal.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from minimizer.report.traces import look_first
 
 OWN = "this job's"
 OPERATOR = re.compile(r"/(aten\.\w+)")
-"""An operator in the name of a part of the compiler."""
+"""Matches an operator in the name of a part of the compiler."""
 
 
 def of_fault(report: Report, known: Fault) -> None:
-    """Say of the fault what is known, and nothing that is not."""
+    """Overwrite everything that the report says of the fault with what is known now."""
     report.failure, report.culprits, report.observed = known.failure, [*known.culprits], [*known.observed]
     report.ladder, report.reduction, report.also_seen = [*known.ladder], known.reduction, [*known.also_seen]
     report.verification, report.versions = known.verification, [*known.versions]
@@ -36,14 +36,14 @@ def of_fault(report: Report, known: Fault) -> None:
 
 
 def fault_of(report: Report) -> Fault:
-    """What a report says of its fault: of another job's, or of one that has just begun."""
+    """The fault in a report: of another job, or of a report that has just begun."""
     said = ((field.name, getattr(report, field.name)) for field in fields(Fault))
     known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in said}
     return Fault(**known)
 
 
 def failing(fault: Fault, environment: Mapping[str, str]) -> Failing:
-    """A failure, for its diagnosis."""
+    """The failure, as its diagnosis needs it."""
     failure = fault.announced
     return Failing(
         stage=failure.stage,
@@ -55,7 +55,7 @@ def failing(fault: Fault, environment: Mapping[str, str]) -> Failing:
 
 
 def diagnosed(fault: Fault, found: Diagnosed) -> Fault:
-    """The fault with a diagnosis, as far as that has come."""
+    """The fault with a diagnosis, complete or partial."""
     known = replace(fault, blame=found.blame, flags=found.flags, ablation=found.ablation, workaround=found.workaround)
     if fault.culprits and found.blame is not None and found.blame.items:
         return known.blaming(blamed(fault.culprits[0], found.blame))
@@ -63,7 +63,10 @@ def diagnosed(fault: Fault, found: Diagnosed) -> Fault:
 
 
 def blamed(culprit: Culprit, blame: Blame) -> Culprit:
-    """A culprit with what the blame says of it; for one of a script the operator, where experiments know it and it does not."""
+    """The culprit with what the blame says of it.
+
+    A script's culprit without an operator also gets the operator that the experiments confirmed.
+    """
     changes: dict[str, object] = {}
     if not culprit.what and (culprit.nodes or not culprit.ops):
         changes["what"] = blame.what
@@ -75,67 +78,69 @@ def blamed(culprit: Culprit, blame: Blame) -> Culprit:
 
 
 def described(report: Report, layers: Sequence[Layer]) -> None:
-    """Take the table of layers."""
+    """Store the table of layers."""
     report.layers = [*layers]
 
 
 def prepared(report: Report, environment: Mapping[str, str]) -> None:
-    """Take what is known of the machine and its torch."""
+    """Store the description of the machine and its torch."""
     report.environment = dict(environment)
 
 
 def on_device(report: Report, device: str) -> None:
-    """Say where the script runs, unless that is known."""
+    """Set the device that the script runs on, unless it is set."""
     report.environment.setdefault("device", device)
 
 
 def checked(report: Report, found: Checked) -> None:
-    """Take what was compared."""
+    """Store what was compared."""
     report.checked = found
 
 
 def attempted(report: Report, tried: Sequence[Attempt]) -> None:
-    """Take the ways to a repro that were tried so far."""
+    """Store the routes to a repro tried so far."""
     report.attempts = [*tried]
 
 
 def ended_in_eager(report: Report, error: ScriptError) -> None:
-    """Take the exception of a script that fails without the compiler."""
+    """Store the exception of a script that fails in eager."""
     report.error = error
 
 
 def rated(report: Report) -> None:
-    """Say how far the evidence for the verdict carries, and what tells more."""
+    """Set how strong the evidence for the verdict is, and what to look at first."""
     report.confidence, report.look_first = confidence(report).level, look_first(report)
 
 
 def heard(report: Report, witnesses: Sequence[Witness]) -> None:
-    """Take what PyTorch's own tools say."""
+    """Store what PyTorch's own tools found."""
     report.witnesses = [*witnesses]
 
 
 def examined(report: Report, found: Health) -> None:
-    """Take what the compiled code costs."""
+    """Store what the compiled code costs."""
     report.health = found
 
 
 def traced(report: Report, file: str) -> None:
-    """Take a file with a trace of the script, or with pages of it."""
+    """Add a file: a trace of the script, or pages made from it."""
     report.traces = list(dict.fromkeys([*report.traces, file]))
 
 
 def advised(report: Report, found: Sequence[Finding]) -> None:
-    """Take what there is to advise on, the costliest first."""
+    """Store the findings to advise on, the costliest first."""
     report.findings = by_cost(found)
 
 
 def drifted(report: Report, found: Drift, advice: Sequence[Finding]) -> None:
-    """Take how the losses of a training go, and what there is to say of that beside what is advised."""
+    """Store how the losses of a training drift, with the advice on it, which replaces earlier advice on drift only."""
     others = [one for one in report.findings if one.kind not in ("bias", "chaos")]
     report.drift, report.findings = found, by_cost([*others, *advice])
 
 
 def compared(fault: Fault, found: Sequence[Version], torch: str) -> Fault:
-    """The fault with what its repro does in other torches; in the job's own ``torch``, which comes first, it is known to fail."""
+    """The fault with the outcomes of its repro in other releases of torch, after the job's own ``torch``, in which it
+    fails.
+    """
     own = Version(name=OWN, torch=torch, outcome="fails")
     return replace(fault, versions=(own, *found) if found else ())

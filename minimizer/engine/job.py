@@ -1,4 +1,6 @@
-"""A job, and what it works with: its sandbox, then the warm child in it, each opened before what needs it and closed behind it."""
+"""A job and its resources: the sandbox, then the warm child in it, each opened before what needs it and closed after
+it.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,11 @@ from minimizer.vocabulary import counted
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of the engine, and where it writes down what it finds.
+    """A request to the engine, and the journal that records its results.
 
-    ``python`` is the interpreter that runs the script, ``binds`` further paths that the script may read, ``network`` whether it may
-    use the network. ``is_local``: whether who has sent it owns this machine too. ``excused``: what is known to be left open before it begins.
-    ``releases``: further ones of torch that its repro is to run in.
+    ``python`` is the interpreter that runs the script, ``binds`` further paths that the script may read, ``network``
+    whether it may use the network. ``is_local``: whether the submitter owns this machine. ``excused``: excuses known
+    before the job begins. ``releases``: further releases of torch to run the repro in.
     """
 
     script: Path
@@ -69,7 +71,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a job works with while its child lives. ``beside`` runs what need not be waited for."""
+    """The resources of a job while its child lives. ``beside`` runs background work that nobody waits for."""
 
     job: Job
     executor: Executor
@@ -83,10 +85,11 @@ class Parts:
 
 @contextmanager
 def prepared(job: Job, disk: Scratch) -> Iterator[tuple[Job, Place]]:
-    """Open the sandbox of a job, with its bounds of memory, processes and disk; the job with as many trials at once as its devices take.
+    """Open the sandbox of a job, with its limits of memory, processes and disk, and limit parallel trials to what the
+    devices take.
 
     Raises:
-        MissingTool: a sandbox, an interpreter or a device that was asked for is not there.
+        MissingTool: a requested sandbox, interpreter or device is missing.
     """
     note = job.journal.note
     devices = devices_of(job.options, note)
@@ -97,7 +100,7 @@ def prepared(job: Job, disk: Scratch) -> Iterator[tuple[Job, Place]]:
     shared.mkdir()
     clock = job.journal.clock
     over = lambda: clock.used_up() if clock.is_over else None  # noqa: E731
-    with Warden(sandbox, disk, over) as warden, freed(devices, note):  # left when all children have ended
+    with Warden(sandbox, disk, over) as warden, freed(devices, note):  # left after all children have ended
         job.journal.guard = warden.watch
         if sandbox.notice:
             note(sandbox.notice)
@@ -130,16 +133,16 @@ def prepared(job: Job, disk: Scratch) -> Iterator[tuple[Job, Place]]:
 
 @contextmanager
 def started(job: Job, place: Place) -> Iterator[Parts]:
-    """Start the warm child, and have at hand what runs the script in it.
+    """Start the warm child, and build what runs the script in it.
 
     Raises:
-        MissingTool: its torch has no CUDA, which was asked for.
+        MissingTool: CUDA was requested, and the child's torch has none.
         WorkerTrouble: the child does not start.
     """
     journal, options = job.journal, job.options
     with ExitStack() as stack:
         beside = ThreadPoolExecutor(1)
-        stack.callback(beside.shutdown)  # after the executor has closed, so that it has nothing left to wait for
+        stack.callback(beside.shutdown)  # after the executor has closed: nothing is left to wait for
         pace = journal.clock.pace
         executor = stack.enter_context(Executor(place, jobs=job.settings.trial_jobs, watch=journal.watch, pace=pace))
         headers = Headers.of(place.python, _start(executor, job)["torch"])
@@ -184,10 +187,10 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
 
 
 def _start(executor: Executor, job: Job) -> dict[str, str]:
-    """Start the warm child; what it says of its torch and its machine."""
+    """Start the warm child; returns the description of its torch and its machine."""
     try:
         ready = executor.start()
-    except ChildFailed as error:  # the script has not had a say yet
+    except ChildFailed as error:  # the script has not run yet: the machine is at fault
         raise WorkerTrouble(str(error)) from None
     if job.options.device == "cuda" and not ready.gpu:
         raise MissingTool("--device cuda: this torch is built without CUDA, or the sandbox has no /dev/nvidiactl.")
@@ -196,7 +199,7 @@ def _start(executor: Executor, job: Job) -> dict[str, str]:
 
 
 def _with_headers(place: Place, watch: Callable[[], None]) -> None:
-    """Make the precompiled headers if they are not there, and make them known to the warm child."""
+    """Compile the precompiled headers unless they exist, and give them to the warm child."""
     place.headers.make(place.sandbox, place.python, place.private("headers"), watch)
     place.headers.lay(place.folder("tmp"))
 

@@ -23,7 +23,7 @@ TRACEBACK = "traceback.txt"
 
 
 class Journal:
-    """Wraps a sink. Thread-safe for events and progress: one thread at a time sends them to the sink."""
+    """Wraps a sink. Thread-safe for events and progress: a lock serializes the threads that send them."""
 
     def __init__(self, sink: Sink, report: Report, clock: Clock) -> None:
         self.sink, self.report, self.clock = sink, report, clock
@@ -34,23 +34,24 @@ class Journal:
         self.redact: Callable[[str], str] = str
         """Applied to every line of ``run.log`` and to stacks, to remove secrets."""
         self.guard: Callable[[], None] = lambda: None
-        """Called whenever we wait; raises BudgetExceeded if the job exceeds a limit."""
+        """Called in every wait; raises BudgetExceeded if the job exceeds a limit."""
         self.repro: str | None = None
         """The text of the repro, once there is one."""
         self.subject = ""
-        """The graph that the steps work on, once it is known; for messages."""
+        """The graph that the steps work on, once known; used in messages."""
         self.last_step: Step | None = None
-        """The step that began last."""
+        """The step that began most recently."""
         self._step_started = time.monotonic()
         self.decided_at: float | None = None
-        """Seconds from the start of the job to its verdict, which a job that is stopped later keeps; None before it."""
+        """Seconds from the start of the job to its verdict, kept if the job is stopped later; None before the verdict.
+        """
         self._skippable: Step | None = None
         self._progress: dict[str, Any] = {}
         self._told_at = 0.0
 
     @property
     def fault(self) -> Fault:
-        """What is known of the job's fault; another value replaces it, in the report as well."""
+        """The job's fault, as far as known; setting it also rewrites the report."""
         return self._fault
 
     @fault.setter
@@ -64,28 +65,28 @@ class Journal:
         return time.monotonic() - self._step_started
 
     def watch(self) -> None:
-        """Check for cancellation and the end of the budget; called while waiting.
+        """Check for cancellation and the end of the budget; called in waits.
 
         Raises:
             Cancelled: the owner cancelled the job.
             Skipped: the owner skipped this step.
-            BudgetExceeded: the time, less what is reserved, or another limit is used up.
+            BudgetExceeded: the time, less reserves, or another limit is used up.
         """
         if self.clock.is_undisturbed:
             self._tick()
-            self.sink.cancelled()  # polled all the same: a worker takes an engine that stops polling for stuck
+            self.sink.cancelled()  # still polled: a worker thinks an engine stuck that stops polling
         else:
             self.watch_owner()
         if not self.clock.spare:
             raise self.clock.used_up()
 
     def watch_owner(self) -> None:
-        """`watch` without the step's share and what is held back, for work with a time limit of its own that ends within the budget.
+        """`watch` without the step's share and the reserves, for work that has its own time limit within the budget.
 
         Raises:
             Cancelled: the owner cancelled the job.
             Skipped: the owner skipped this step.
-            BudgetExceeded: the whole budget is over, or another limit is used up.
+            BudgetExceeded: the whole budget, or another limit, is used up.
         """
         self._tick()
         if self.sink.cancelled():
@@ -98,7 +99,7 @@ class Journal:
 
     @contextmanager
     def skippable(self, step: Step) -> Iterator[None]:
-        """Inside, the owner of the job may skip this step, and is told so."""
+        """Let the owner of the job skip this step while inside, and show that it can be skipped."""
         self._offer(step)
         try:
             yield
@@ -117,27 +118,27 @@ class Journal:
         self.log(f"{type_} {' '.join(f'{key}={value}' for key, value in data.items())}")
 
     def announce(self, fault: Fault) -> None:
-        """Take what is known of a fault, and tell its failure."""
+        """Set the fault, and send its failure as an event."""
         self.fault = fault
         self.event("failure", failure=fault.announced.model_dump(mode="json"))
 
     def blame(self, fault: Fault) -> None:
-        """Take what is known of a fault, and tell its first culprit."""
+        """Set the fault, and send its first culprit as an event."""
         self.fault = fault
         self.event("culprit", culprit=fault.culprits[0].model_dump(mode="json"))
 
     def tell_repro(self, *, verified: bool) -> None:
-        """Tell the size of the fault's repro."""
+        """Send the size of the fault's repro as an event."""
         reduction = self.fault.reduced
         self.event("repro", lines=reduction.lines_after, nodes=reduction.nodes_after, verified=verified)
 
     def show(self, name: str, content: bytes) -> None:
-        """Publish a file of a repro; `hide` removes those of an earlier run."""
+        """Publish a file of a repro; `hide` removes those left by an earlier run."""
         self._shown.add(name)
         self.sink.artifact(name, content)
 
     def show_instead(self, files: Mapping[str, bytes]) -> None:
-        """Publish these files in place of all that were shown."""
+        """Publish these files in place of all published ones."""
         for name in self._shown - files.keys():
             self.sink.discard(name)
         self._shown.clear()
@@ -145,32 +146,32 @@ class Journal:
             self.show(name, content)
 
     def apart(self, sink: Sink) -> Journal:
-        """The record of another fault of the same script, by the same clock."""
+        """The journal of another fault of the same script, on the same clock."""
         apart = Journal(sink, Report(environment=dict(self.report.environment)), self.clock)
         apart.redact, apart.guard = self.redact, self.watch_owner
         return apart
 
     def take_over(self, fault: Fault, repro: str, files: Mapping[str, bytes]) -> None:
-        """Make a fault that was recorded apart the job's own, with its files in place of all that were shown."""
+        """Make a separately recorded fault the job's own; its files replace all published ones."""
         self.show_instead(files)
         self.repro = repro
         self.announce(fault)
         self.tell_repro(verified=True)
 
     def hide(self) -> None:
-        """Remove the repros that an earlier run left in the same place and this one has not replaced."""
+        """Remove repros that an earlier run left in the same folder and this run has not replaced."""
         for name in REPROS:
             if name not in self._shown:
                 self.sink.discard(name)
 
     def note(self, message: str) -> None:
-        """Add a note for the user to the report; repeated ones are added once."""
+        """Add a note for the user to the report, once."""
         if message not in self.report.notes:
             self.report.notes.append(message)
             self.event("note", message=message)
 
     def stack(self, text: str) -> str:
-        """Redact a stack and shorten it for the report; if it was longer, all of it becomes an artifact."""
+        """Redact a stack and shorten it for the report; if it was longer, publish the whole as an artifact."""
         text = self.redact(text).strip("\n")
         short = shortened(text)
         if short == text:
@@ -180,7 +181,7 @@ class Journal:
         return short
 
     def progress(self, **data: Any) -> None:
-        """Send a progress event; its fields, but for ``message``, are repeated in later ones."""
+        """Send a progress event; later events repeat its fields except ``message``."""
         with self._telling:
             self._progress = {name: value for name, value in data.items() if name != "message"}
             self._tell(**data)
@@ -189,7 +190,7 @@ class Journal:
     def decide(self) -> None:
         """Record that the verdict is reached; later steps only add to the report."""
         self.decided_at = self.clock.elapsed
-        self.sink.report(self.report)  # before it is told: from then on the verdict is kept, even if this process dies
+        self.sink.report(self.report)  # before the event: from then on the verdict survives the death of this process
         with self._telling:
             self._tell()
 
@@ -199,7 +200,7 @@ class Journal:
                 self._tell()
 
     def _tell(self, **data: Any) -> None:
-        """Send a progress event with the current times, and the earlier fields that ``data`` does not replace."""
+        """Send a progress event with the current times, and with those earlier fields that ``data`` does not replace."""
         self._told_at = self.clock.elapsed
         decided = self.decided_at is not None
         times: dict[str, Any] = {"elapsed": round(self._told_at, 1), "budget": self.clock.whole, "decided": decided}

@@ -1,8 +1,8 @@
-"""The whole story, in the order of `Step`: from a script to a verified repro, and from there to all that is worth knowing of it.
+"""The whole story, in the order of `Step`: from a script to a verified repro, and on to its diagnosis.
 
-`job` opens what it works with. `suspects` and `routes` are its middle: what may hold the fault, and the ways from a failing call to a repro, each
-of which searches at one of the `levels`. `follow_up` is its end, from the repro on. Each step leaves a valid report behind, so that the best result
-so far is there whenever it is stopped.
+`job` opens the resources. `suspects` and `routes` are the middle: what may hold the fault, and the ways from a failing
+call to a repro, each of which searches at one of the `levels`. `follow_up` is the end, from the repro on. Each step
+leaves a valid report, so that a job stopped at any time has the best result so far.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from minimizer.sink import Sink
 from minimizer.vocabulary import Reason, Status, Step
 
 AGAIN = (Reason.BUDGET, Reason.INTERRUPTED, Reason.WORKER_TROUBLE)
-"""Ends after which a job may be tried again."""
+"""Reasons after which a job may be tried again."""
 
 
 def minimize(
@@ -62,25 +62,25 @@ def minimize(
     began: float | None = None,
     releases: Releases | None = None,
 ) -> Report:
-    """Reduce the failure of a script; the report says how it ended, and never is an exception raised for a failing script.
+    """Reduce the failure of a script. The report says how the job ended; a failing script never raises an exception.
 
     Args:
-        script: the user's file; its folder is readable to it, its working directory is thrown away.
+        script: the user's file; the script may read its folder, and works in a temporary directory.
         options: what the user asked for.
-        settings: sandbox mode, trials at once, memory of a trial.
+        settings: sandbox mode, parallel trials, memory of a trial.
         sink: receives events, artifacts and the report.
-        python: the interpreter that runs the script; the one we run in by default.
+        python: the interpreter that runs the script; by default the one we run in.
         binds: further paths the script may read.
-        network: whether it may use the network.
-        is_local: whether who has sent it owns this machine too: the script sees the editable installs of its interpreter then.
-        began: when the budget began, by ``time.monotonic``; now by default.
-        releases: further releases of torch that the repro is to run in.
+        network: whether the script may use the network.
+        is_local: whether the submitter owns this machine; the script then sees the editable installs of its interpreter.
+        began: when the budget began, by ``time.monotonic``; by default now.
+        releases: further releases of torch to run the repro in.
     """
     report = Report()
     journal = Journal(sink, report, Clock(options.budget, began))
     python = python or Path(sys.executable)
     conduct(Job(script, options, settings, journal, python, binds, network, is_local, releases=releases), run)
-    if report.reason not in AGAIN:  # those go on from there
+    if report.reason not in AGAIN:  # these resume from the checkpoint
         if not report.may_shrink:
             sink.discard(CHECKPOINT)
         if report.reason is not Reason.INTERNAL_ERROR:
@@ -89,7 +89,7 @@ def minimize(
     sink.artifact("report.md", as_markdown.render(report, script_name=script.name, repro=journal.repro).encode())
     issue = issue_of(report, journal.repro)
     if issue is None:
-        sink.discard("issue.md")  # of an earlier run in the same place
+        sink.discard("issue.md")  # from an earlier run in the same folder
     else:
         sink.artifact("issue.md", issue.text.encode())
     journal.keep()
@@ -97,7 +97,9 @@ def minimize(
 
 
 def conduct(job: Job, steps: Callable[[Job, Scratch, ExitStack], object]) -> None:
-    """Take the steps of a job, on a disk and a machine of its own; an exception that ends them becomes its verdict."""
+    """Run the steps of a job, with a scratch disk and a sandbox of its own; an exception that ends them becomes the
+    verdict.
+    """
     journal, report = job.journal, job.report
     try:
         with Scratch() as disk, ExitStack() as machine:
@@ -125,7 +127,7 @@ def conduct(job: Job, steps: Callable[[Job, Scratch, ExitStack], object]) -> Non
 
 
 def run(job: Job, disk: Scratch, machine: ExitStack) -> None:
-    """Every step of a job, in order: those of its script, then what PyTorch's own tools say of it."""
+    """Every step of a job, in order: those of its script, then PyTorch's own tools."""
     job = as_script(job, disk)
     parts = investigate(job, disk, machine)
     if job.options.witness and is_worth_witnesses(parts):
@@ -134,7 +136,7 @@ def run(job: Job, disk: Scratch, machine: ExitStack) -> None:
 
 
 def as_script(job: Job, disk: Scratch) -> Job:
-    """The job itself; one of a graph that PyTorch dumped becomes that of an ordinary script, which is told.
+    """The job itself; a job on a graph dumped by PyTorch becomes one on an ordinary script, with a note to the user.
 
     Raises:
         MissingTool: the dump cannot be made into a script.
@@ -148,7 +150,7 @@ def as_script(job: Job, disk: Scratch) -> Job:
 
 
 def investigate(job: Job, disk: Scratch, machine: ExitStack) -> Parts:
-    """Work off the suspects of a script, in a child that is gone then; its sandbox goes with ``machine``."""
+    """Attempt the suspects of a script, in a child that ends here; its sandbox lives as long as ``machine``."""
     with ExitStack() as child:
         with job.journal.step(Step.PREPARE):
             job, place = machine.enter_context(prepared(job, disk))
@@ -163,13 +165,13 @@ def investigate(job: Job, disk: Scratch, machine: ExitStack) -> Parts:
             enrich(end.draft, parts)
         else:
             conclude(end, exact, parts)
-        if queue and exact.found is not None:  # the graphs of a script whose fault lies between them
+        if queue and exact.found is not None:  # the graphs of a script whose fault lies between graphs
             see_graphs(exact.found, routes)
     return parts
 
 
 def compare_exactly(parts: Parts) -> Answer:
-    """Whether the script sees something otherwise with the compiler, by its exact runs; nothing is asked of several processes."""
+    """Run the exact runs: does the script see anything differently with the compiler? Skipped for several processes."""
     options, journal = parts.job.options, parts.job.journal
     if options.nproc > 1 or not options.compares_values:
         why = f"--nproc {options.nproc}" if options.nproc > 1 else f"--expect {options.expect}"
@@ -183,14 +185,16 @@ def compare_exactly(parts: Parts) -> Answer:
         except BudgetExceeded as error:
             if not error.is_time:
                 raise
-            journal.watch()  # raises where it was the time of the whole job
+            journal.watch()  # raises if the whole job's time is over
             answer = unanswered("the exact runs came to no answer in their share of the time")
     journal.log(f"exact runs: {answer.runs} runs, {answer.looks} looks {answer.aside}")
     return answer
 
 
 def reach(queue: list[Suspect], routes: Routes) -> Verified | Settled:
-    """Attempt the first suspect, verify its draft, and queue what that leaves to suspect; until a draft or a verdict stands."""
+    """Attempt the first suspect, verify its draft, and queue the suspect that results, until a draft or a verdict
+    stands.
+    """
     while True:
         end = queue.pop(0).attempt(routes)
         if isinstance(end, Draft):
@@ -202,7 +206,7 @@ def reach(queue: list[Suspect], routes: Routes) -> Verified | Settled:
 
 
 def explain(draft: Draft, parts: Parts) -> None:
-    """Find out what is to blame for a failure, a workaround, and the generated code that is wrong, where its repro is verified."""
+    """Find, for a verified repro, the part to blame, a workaround, and the lines of generated code that are wrong."""
     if parts.job.options.diagnosis and parts.job.journal.fault.holds:
         if draft.patient is not None:
             parts.follow_up.diagnose(draft.patient)
@@ -212,7 +216,7 @@ def explain(draft: Draft, parts: Parts) -> None:
 
 
 def enrich(draft: Draft, parts: Parts) -> None:
-    """Find out what is worth knowing beside a repro."""
+    """Add the diagnosis to a repro, and look for further faults."""
     job, follow_up = parts.job, parts.follow_up
     job.journal.keep()
     explain(draft, parts)
@@ -225,7 +229,7 @@ def enrich(draft: Draft, parts: Parts) -> None:
 
 
 def see_graphs(difference: Found, routes: Routes) -> None:
-    """Survey the graphs of a script whose fault lies between graphs; reach a repro of one that fails too, if there is time."""
+    """Survey the graphs of a script whose fault lies between graphs; if one fails too and time is left, make its repro."""
     with routes.parts.follow_up.adding(Step.FURTHER, least=SECOND_FAULT_SECONDS):
         triage, case = graphs_alone(routes.parts.surveys, routes.exact, routes.journal)
         if case is not None:
@@ -237,7 +241,7 @@ def see_graphs(difference: Found, routes: Routes) -> None:
 
 
 def conclude(found: Settled, exact: Answer, parts: Parts) -> None:
-    """Give the verdict where there is nothing to verify."""
+    """Record the verdict of a job without a repro."""
     settle(found, replace(exact, excused=(*parts.job.excused, *exact.excused)), parts.job.journal)
     parts.job.journal.decide()
     if found.status is Status.HEALTHY and parts.job.options.diagnosis:
@@ -245,10 +249,12 @@ def conclude(found: Settled, exact: Answer, parts: Parts) -> None:
 
 
 def is_worth_witnesses(parts: Parts) -> bool:
-    """Whether the compiler may be to blame for something, and a healthy script costs no more than a run or two of it."""
+    """Whether PyTorch's own tools are worth running: the compiler may be at fault, and a healthy script runs cheaply
+    once or twice more.
+    """
     report = parts.job.report
     if parts.job.options.expected_finding is not None:
-        return False  # those tools look for errors and wrong values
+        return False  # these tools look for errors and wrong values
     if report.status is Status.HEALTHY:
         return report.timings[Step.SURVEY] <= CHEAP_SECONDS
     if parts.job.journal.fault.holds:
@@ -257,7 +263,7 @@ def is_worth_witnesses(parts: Parts) -> bool:
 
 
 def hear_witnesses(parts: Parts, disk: Scratch) -> None:
-    """Hear PyTorch's own tools; where nothing else has a repro, the graphs that they dumped are suspects, until one has."""
+    """Run PyTorch's own tools; without a repro of our own, attempt the graphs that they dumped, until one gets a repro."""
     job = parts.job
     job.journal.keep()
     testimonies = parts.follow_up.hear_witnesses()
@@ -272,7 +278,7 @@ def hear_witnesses(parts: Parts, disk: Scratch) -> None:
 
 
 def attempt_dump(job: Job, script: Path, sink: Sink) -> Report:
-    """What the suspects of a dumped graph's script come to; it has a sandbox and a record of its own, and no witnesses."""
+    """Attempt the suspects of a dumped graph's script, with a separate sandbox and journal, and without witnesses."""
     changes = {"budget": int(job.journal.clock.left), "witness": False, "args": [], "nproc": 1, "expect": "auto"}
     none = dict.fromkeys(("target", "steps", "hang_after", "ready", "drive"))
     options = job.options.model_copy(update=changes | none)

@@ -1,7 +1,7 @@
 """Routes from a failure to a repro: the graph of the failing call, the calls that led to it, another graph, the script.
 
-Every route that applies is tried before a failure is given up, the one with the smallest and most certain repros first.
-Each is noted in the report's ``attempts``.
+All routes that apply are tried before a failure is given up, ordered by how small and certain their repros are. Each is
+listed in the report's ``attempts``.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ T = TypeVar("T")
 SIDE_BY_SIDE = "the program around the graphs, side by side"
 UNNOTED = "not all of it could be noted"
 MOST_GRAPHS = 3
-"""Most failing graphs of a script that are tried, one after the other, until one has a repro."""
+"""Most failing graphs of a script to try, one after the other, until one has a repro."""
 TROUBLES = (ChildFailed, RecursionError, SyntaxError, ValueError, IndexError)
-"""What a search around the graphs may raise, of a child that is gone or of a trace that is malformed."""
+"""Exceptions of a search around the graphs: a child that is gone, or a malformed trace."""
 
 
 @dataclass
 class Routes:
-    """The routes of one script's failure. ``is_beside``: whether the job has a fault of its own already, and another is looked for."""
+    """The routes of one script's failure. ``is_beside``: whether this is a second fault, of a job that already has one."""
 
     parts: Parts
     exact: Answer = NO_ANSWER
-    """The answer of the exact runs."""
+    """The result of the exact runs."""
     is_beside: bool = False
     tried: list[Attempt] = field(default_factory=list)
 
@@ -71,7 +71,7 @@ class Routes:
 
     @cached_property
     def calls(self) -> CallsLevel:
-        """The level of scripts that call a graph several times; it remembers whether the failure needs the compiler's caches."""
+        """The level of scripts that call a graph several times; caches whether the failure needs the compiler's caches."""
         return self._level(partial(CallsLevel, triage=self.parts.triage))
 
     @cached_property
@@ -90,21 +90,21 @@ class Routes:
         )
 
     def beside(self, journal: Journal, triage: Triage) -> Routes:
-        """The same for another fault than the job's own, which this journal records."""
+        """The same routes for a second fault, recorded in this journal."""
         follow_up, job = replace(self.parts.follow_up, journal=journal), replace(self.parts.job, journal=journal)
         parts = replace(self.parts, job=job, triage=triage, follow_up=follow_up)
         return replace(self, parts=parts, is_beside=True, tried=[])
 
     def follow(self, found: Case | ScriptCase) -> Draft | Settled:
-        """The first repro that a route leads to; else the verdict."""
+        """The first repro found by a route; else the verdict."""
         if isinstance(found, ScriptCase) and found.is_suspect:
             return self._tried(SIDE_BY_SIDE, partial(self.by_reading, found))
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
         if isinstance(found, Case) and not isinstance(end, Draft) and end.reason is Reason.NOT_VERIFIED:
-            self.calls.needs_caches(found)  # asked by now, unless the time for the graph ended before
+            self.calls.needs_caches(found)  # already known, unless the graph's time was over first
         stale = self.calls.stale
         if stale is not None and stale.cache is not None and isinstance(found, Case):
-            # Runs of a smaller script have no caches: none would fail.
+            # Runs of a smaller script do not have these caches, and would not fail.
             return self._with_caches(found, stale, stale.cache) if self._stands_alone else stale
         if isinstance(end, Draft) or end.status is Status.HEALTHY or end.reason is Reason.NONDETERMINISTIC:
             return end
@@ -113,7 +113,7 @@ class Routes:
         made = None
         kind = found.signature.kind if isinstance(found, Case) else end.kind
         if isinstance(found, ScriptCase) and kind in VALUES:
-            # The referee judges here, also where the script's own check is in dispute.
+            # The referee judges here too, even if the script's own check is in dispute.
             made = self._tried(SIDE_BY_SIDE, partial(self.by_parting, found))
         if made is None and kind in RAISED:
             made = self._tried("the program around the graphs", partial(self.by_outer, end))
@@ -121,7 +121,9 @@ class Routes:
         return made or end
 
     def _with_caches(self, case: Case, stale: Settled, cache: Cache) -> Draft | Settled:
-        """The repro of a failure that needs the compiler's caches; else its verdict, which says more than that the time is over."""
+        """The repro of a failure that needs the compiler's caches; else its verdict, which is better than one of a
+        timeout.
+        """
         with until_over():
             return self._tried("its calls, taken from a cache", partial(self.calls.by_caches, case, cache)) or stale
         return stale
@@ -131,9 +133,10 @@ class Routes:
         return self.parts.job.options.stands_alone
 
     def as_it_runs_plainly(self, end: Settled, plain: PlainRuns) -> Draft | Settled:
-        """The repro of a failure that plain runs of the script showed; else the verdict.
+        """The repro of a failure shown by plain runs of the script; else the verdict.
 
-        The warm child is asked first: at the script level it makes no setting for the sake of comparing, and its answers cost a tenth.
+        The warm child is asked first: at the script level it changes no setting in order to compare, and costs a tenth
+        of a plain run.
         """
         is_shown = end.reason is Reason.UNEXPLAINED and end.kind not in (None, Kind.HANG, Kind.MISSING_ERROR)
         if not (is_shown and self._stands_alone):
@@ -143,7 +146,7 @@ class Routes:
             "the script, by plain runs": PlainRerun(self.parts.executor, self.parts.job.script, plain),
         }
         fold.checked(self.journal.report, checked_of(end.checked, self.exact))
-        with until_over():  # the verdict says more than that the time is over
+        with until_over():  # `end` is a better verdict than that the time is over
             for name, judge in judges.items():
                 if not any(name == attempt.what for attempt in self.tried):
                     made = self._tried(name, partial(self.by_script, end, judge))
@@ -161,16 +164,18 @@ class Routes:
         return self.graphs.draft(case)
 
     def by_script(self, otherwise: Settled, judge: Rerun | None = None) -> Draft | None:
-        """The repro of the script itself, as ``judge`` sees it fail, by default the warm child; None where ``otherwise`` stays the verdict."""
+        """The repro of the script itself, with ``judge`` as its oracle (by default the warm child); None if
+        ``otherwise`` stays the verdict.
+        """
         return self._level(partial(PythonLevel, rerun=judge)).draft(otherwise)
 
     def measured(self, kind: Kind) -> Health | None:
-        """What a run of the script costs, as far as findings of this kind are about it; None if none came to its end."""
+        """The cost of a run of the script, measured as findings of this kind need it; None if no run completed."""
         surveys = self.parts.surveys
         return surveys.costs() if kind.is_figure else surveys.cold
 
     def costliest(self, kind: Kind, health: Health) -> Cause | None:
-        """The cause of the costliest finding of this kind in a run that cost this; None if it has none."""
+        """The cause of the costliest finding of this kind in a run with this cost; None if there is none."""
         name = self.parts.job.script.name
         if kind.is_figure:
             found = figures_of(kind, health, name, self.parts.surveys.crowding)
@@ -179,7 +184,9 @@ class Routes:
         return found[0] if found else None
 
     def by_finding(self, kind: Kind, cause: Cause, health: Health, otherwise: Settled) -> Draft | None:
-        """The repro of a finding; None where the script does not show it when it is run by itself, or runs in several processes."""
+        """The repro of a finding; None if the script runs in several processes or does not show the finding when run by
+        itself.
+        """
         job = self.parts.job
         fold.checked(self.journal.report, checked_of(otherwise.checked, self.exact))
         if kind.is_figure:
@@ -212,11 +219,13 @@ class Routes:
         return SavedLevel(job.script, job.options.args, self.journal, oracle, jobs=job.settings.trial_jobs).draft()
 
     def by_outer(self, otherwise: Settled) -> Draft | None:
-        """The repro of the script's calls of torch around its graphs; None where these do not show the failure in clean processes too."""
+        """The repro made of the script's calls of torch around its graphs; None if they do not fail in clean processes."""
         return self._that_holds(partial(self._level(OuterLevel).draft, otherwise))
 
     def by_parting(self, found: Case | ScriptCase) -> Draft | None:
-        """The repro of the calls of torch after which eager and compiled part; None where these do not show it in clean processes too."""
+        """The repro made of the calls of torch up to where eager and compiled part; None if they do not fail in clean
+        processes.
+        """
         level = self._level(PartingLevel)
         if isinstance(found, Case):
             kind, original = found.signature.kind, self._original(found)
@@ -225,7 +234,9 @@ class Routes:
         return self._that_holds(lambda: level.draft(level.compared(otherwise.exception), otherwise.kind))
 
     def by_reading(self, found: ScriptCase) -> Draft | Settled:
-        """The repro of a call that writes over a result, or gives a zero another sign, which the script reads; else the verdict by what it reads."""
+        """The repro of a call that overwrites a result, or flips the sign of a zero, that the script reads; else a
+        verdict on what it reads.
+        """
         if not self._stands_alone:
             return unasked(found)
         level, seen = self._level(PartingLevel), Compared(why="there was no time to see")
@@ -249,9 +260,12 @@ class Routes:
         return maybe_read(found, why) if found.written_over else unread(found, why)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
-        """The draft that a search around the graphs makes, if it holds in clean processes too; else all is as it was before."""
+        """The draft of a search around the graphs, if it fails in clean processes; else None, with the journal as
+        before.
+        """
         before, draft, holding = self.journal.fault, None, None
-        # The text is left to try, also where a hostile trace can be read and not be written again.
+        # `TROUBLES` are caught so that the route by text is still tried, even for a hostile trace that parses but
+        # cannot be rendered.
         try:
             with until_over():
                 draft = make()
@@ -260,7 +274,7 @@ class Routes:
             self.journal.log(f"the search around the graphs came to an end: {type(error).__name__}: {error}"[:500])
         if holding is not None:
             return holding
-        if draft is not None and self.journal.clock.left < LEAST_TIMEOUT:  # no time is left for the text
+        if draft is not None and self.journal.clock.left < LEAST_TIMEOUT:  # no time for the route by text
             return draft
         self.journal.fault = before
         if draft is not None:
@@ -268,7 +282,8 @@ class Routes:
             self.journal.repro = None
         return None
 
-    # one route each ------------------------------------------------------------------------------------------------------
+    # routes
+    # ---------------------------------------------------------------------------------------------------------------
 
     def _by_graphs(self, case: Case) -> Draft | Settled:
         """A repro from a failing call's graph, the calls before it or the next failing graphs; else a verdict."""
@@ -310,7 +325,9 @@ class Routes:
             return unanswered(error, case)
 
     def _other_graph(self, passed_by: list[int]) -> Case | None:
-        """The next failing call of the script, of a graph that was not tried yet; a graph that does not compile ends every run."""
+        """The next failing call of a graph not tried yet; None if there is none. A graph that does not compile ends
+        every run.
+        """
         with suppress(ChildFailed):
             found = self.parts.triage.without(passed_by)
             if isinstance(found, Case) and found.graph not in passed_by:
@@ -319,7 +336,8 @@ class Routes:
                 found.survey.close()
         return None
 
-    # parts of them -------------------------------------------------------------------------------------------------------
+    # helpers
+    # --------------------------------------------------------------------------------------------------------------
 
     def _level(self, level: Callable[..., T]) -> T:
         """A level that searches by trials of this job's script."""
@@ -331,7 +349,7 @@ class Routes:
         return SurveyedScript(self.parts.triage.surveys, case, repeats)
 
     def _tried(self, what: str, route: Callable[[], T]) -> T:
-        """Try a route, and note how it ended."""
+        """Try a route, and record how it ended."""
         begun, outcome = time.monotonic(), "cut short"
         try:
             end = route()
@@ -345,7 +363,7 @@ class Routes:
 
 
 def unanswered(error: ChildFailed, case: Case) -> Settled:
-    """The verdict where the graph of a failure, or of a mere suspect, cannot be had."""
+    """The verdict if the graph of a failure, or of a suspect, cannot be captured."""
     if case.otherwise is not None:
         return unexamined(case.otherwise)
     summary = f"The script fails, but its graph cannot be taken apart: {error}."

@@ -1,6 +1,7 @@
-"""The suspects of a job: what may hold its fault, and drafts that may give way to a better one, as values that wait in one `order`.
+"""The suspects of a job, as values that wait in one `order`: what may hold its fault, and drafts that a better one may
+replace.
 
-An attempt at one comes to a draft of its repro, to the next suspect, or to a verdict.
+An attempt at a suspect results in a draft of its repro, in the next suspect, or in a verdict.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ WARM_UP = TrialRequest(
     name="f",
     inputs=[GivenInput(name="x", code="torch.ones(8)")],
 )
-"""A trial beside the survey: it has the compiler's headers precompiled by the time the script's first kernel is built."""
+"""A trial run in parallel to the survey: it precompiles the compiler's headers before the script's first kernel is
+built.
+"""
 FIRMER = (
     "A smaller program failed in our forked trials but passed in a fresh process, as code does that reads uninitialised memory. "
     "This repro is the smallest that also fails in a fresh process."
@@ -48,7 +51,7 @@ NOT_FOUND = {
     Kind.MEMORY: "No compiled graph keeps so much more for its backward than eager does that it is a finding.",
     Kind.SLOW: "No compiled graph was measured to be slower than eager by more than its calls differ.",
 }
-"""The sentence for a script without a finding of a kind that was asked for."""
+"""The summary for a script without a finding of the requested kind."""
 UNMEASURED = "No compiled run of the script came to its end and was measured, so that what it costs is not known."
 UNTIMED = "No call of compiled code could be timed"
 UNSHOWN = (
@@ -58,14 +61,14 @@ UNSHOWN = (
 
 @dataclass(frozen=True)
 class Verified:
-    """A draft that clean processes have run; the journal's fault says what they made of it."""
+    """A draft that ran in clean processes; the journal's fault holds the outcome."""
 
     draft: Draft
 
 
 @dataclass(frozen=True)
 class Unpublic:
-    """The draft of a graph that calls what no user calls by name: the reduced script may show the same in no more lines."""
+    """The draft of a graph that calls private operators: the reduced script may show the same failure in no more lines."""
 
     draft: Draft
 
@@ -73,7 +76,7 @@ class Unpublic:
         return _better(self.draft, self._by_script, routes)
 
     def _by_script(self, routes: Routes) -> Draft | None:
-        """The draft with the script for a repro; the blame stays that of the graph."""
+        """The draft with the script as its repro; the blame stays that of the graph."""
         known, clock = routes.journal.fault, routes.journal.clock
         kind = known.announced.kind
         with clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
@@ -84,14 +87,14 @@ class Unpublic:
         if not (script and is_better and reduction and known.reduction):
             return None
         nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
-        # The graph's: observing may break a transform.
+        # Figures of the graph: observing the script may break a transform.
         routes.journal.fault = replace(known, reduction=reduction.model_copy(update=nodes))
         return replace(self.draft, repro=script.repro, data=None, details=None, way=None)
 
 
 @dataclass(frozen=True)
 class Unfirm:
-    """A draft that never failed in a clean process, and notes on its runs there: one that is reduced less far may fail."""
+    """A draft that never failed in a clean process, with notes on those runs: a less reduced one may fail there."""
 
     draft: Draft
     complaints: tuple[str, ...]
@@ -111,15 +114,17 @@ class Unfirm:
 
 @dataclass(frozen=True)
 class Between:
-    """A difference between graphs, seen in exact runs. ``is_checked``: whether a check of the script's own shows it as well."""
+    """A difference between graphs, seen in exact runs. ``is_checked``: whether a check of the script's own also shows
+    it.
+    """
 
     difference: Difference
     is_checked: bool
 
     def attempt(self, routes: Routes) -> Draft | Settled | None:
-        """The repro; a verdict and a workaround where what is left of the script cannot be asserted.
+        """The repro; without an assertable rest of the script, a verdict and a workaround.
 
-        None, and nothing in the report, where that is so and a check of the script's own shows the fault as well.
+        None, with the report unchanged, if there is no repro and a check of the script's own also shows the fault.
         """
         between, journal, before = routes.parts.between, routes.journal, routes.journal.fault
         stands_alone = routes.parts.job.options.stands_alone
@@ -144,7 +149,9 @@ class Between:
 
 @dataclass(frozen=True)
 class Graphs:
-    """The graphs of the script, surveyed unless a failing call of one is held; the script itself where none of them carries its failure."""
+    """The graphs of the script: surveyed first, unless a failing call is already held; the script's text if no graph
+    carries its failure.
+    """
 
     held: Case | None = None
 
@@ -154,15 +161,15 @@ class Graphs:
         if isinstance(end, Draft) or routes.is_beside:
             return end if isinstance(end, Settled) else _drafted(end)
         asked = routes.parts.job.options.expected_finding
-        is_uncompiled = end.reason is Reason.NOTHING_COMPILED  # for a break, it may be; a figure is of a graph
+        is_uncompiled = end.reason is Reason.NOTHING_COMPILED  # a graph break may be why; a figure needs a graph
         if asked is not None and (is_healthy(end) or (is_uncompiled and not asked.is_figure)):
             return Costly(asked, end)
-        # Plain runs are asked where no failure was seen, or one that is not ours to explain.
+        # Plain runs are the next step if no failure was seen, or one that we cannot explain.
         is_error = isinstance(found, ScriptCase) and end.reason is Reason.NOT_VERIFIED and end.kind is not Kind.HANG
         return Untouched(end) if is_healthy(end) or is_starved(end) or is_error else _at_last(end, routes)
 
     def _survey(self, routes: Routes) -> Found:
-        """What the surveyed runs of the script come to."""
+        """The outcome of the surveyed runs of the script."""
         parts = routes.parts
         with routes.journal.step(Step.SURVEY):
             parts.beside.submit(parts.executor.judge, [WARM_UP], timeout=VERIFY_SECONDS)
@@ -176,13 +183,13 @@ class Graphs:
 
 @dataclass(frozen=True)
 class Costly:
-    """A script that shows no failure, or compiles nothing, and whose costliest finding of this kind was asked for."""
+    """A script that shows no failure, or compiles nothing, whose costliest finding of this kind was requested."""
 
     kind: Kind
     verdict: Settled
 
     def attempt(self, routes: Routes) -> Draft | Untouched | Settled:
-        """The repro of the finding; the verdict where there is none, a healthy one to be confirmed by plain runs."""
+        """The repro of the finding; else the verdict, where plain runs have yet to confirm a healthy one."""
         health = routes.measured(self.kind)
         cause = routes.costliest(self.kind, health) if health is not None else None
         if cause is None and not is_healthy(self.verdict):
@@ -203,14 +210,16 @@ class Costly:
 
 @dataclass(frozen=True)
 class Untouched:
-    """The script as Python runs it, where our own runs came to a verdict."""
+    """The script run as plain ``python SCRIPT``, after our own runs came to a verdict."""
 
     verdict: Settled
 
     def attempt(self, routes: Routes) -> Draft | Layout | Settled:
-        """The repro of a failure that plain runs show; else the verdict in their light, or by what the script sees of the wrappers."""
+        """The repro of a failure that plain runs show; else the verdict, revised by plain runs or by what the script
+        sees of wrappers.
+        """
         found, plain = self.verdict, routes.parts.plain
-        beyond = self._past_wrappers(routes)  # while plain runs are under way
+        beyond = self._past_wrappers(routes)  # while plain runs go on in parallel
         try:
             verdict = judge(PLAIN, PlainPair(found, plain, *plain.pair()))
             end = routes.as_it_runs_plainly(verdict, plain) if verdict is not found else verdict
@@ -223,7 +232,9 @@ class Untouched:
         return _at_last(end, routes)
 
     def _past_wrappers(self, routes: Routes) -> Settled:
-        """The verdict; of a healthy script that does something else for what it sees of the compiler's wrappers, that."""
+        """The verdict; for a healthy script that behaves differently because it sees the compiler's wrappers, that as
+        the verdict.
+        """
         if not is_healthy(self.verdict) or not routes.exact.looks:
             return self.verdict
         try:
@@ -236,7 +247,7 @@ class Untouched:
 
 @dataclass(frozen=True)
 class Layout:
-    """A call that differs in its memory layout only, of a script that came to this verdict."""
+    """A call that differs in its memory layout only, of a script that got this verdict."""
 
     seen: protocol.Seen
     verdict: Settled
@@ -252,7 +263,9 @@ class Layout:
 
 
 def verified(draft: Draft, routes: Routes) -> Verified | Unfirm:
-    """A draft as clean processes have run it; one that never fails there gives way to a firmer one, if there is any."""
+    """Run a draft in clean processes; one that never fails there becomes `Unfirm`, if its search can go back to a
+    firmer one.
+    """
     if not routes.is_beside:
         routes.journal.watch()
     seen, complaints, draft = routes.parts.follow_up.verified(draft)
@@ -270,27 +283,27 @@ def _decided(draft: Draft, notes: Iterable[str], routes: Routes) -> Verified:
 
 
 def _better(known: Draft, find: Callable[[Routes], Draft | None], routes: Routes) -> Draft:
-    """A better draft in place of a known one; that one, published again with all that was known of it, if there is none."""
+    """A better draft than the known one, or else the known one, published again with the fault as it was."""
     fault, found = routes.journal.fault, None
     try:
         with suppress(BudgetExceeded, ChildFailed):
             found = find(routes)
         return found or known
-    finally:  # also where the owner stops it in its middle
+    finally:  # also if the owner stops the search
         if found is None:
             routes.journal.fault = fault
             known.keep(routes.journal)
 
 
 def _at_last(verdict: Settled, routes: Routes) -> Layout | Settled:
-    """What ranks below every other failure: a memory layout, unless the verdict is a failure or no layout was seen to differ."""
+    """The last resort: a memory layout that differs, unless the verdict is already a failure."""
     layouts = routes.parts.triage.layouts
     is_open = verdict.kind is None and verdict.status in (Status.HEALTHY, Status.PARTIAL)
     return Layout(layouts[0], verdict) if layouts and is_open else verdict
 
 
 def _drafted(draft: Draft) -> Unpublic | Draft:
-    """The draft of a graph, to be made public first if it is not."""
+    """The draft of a graph; first `Unpublic` if it calls private operators."""
     return draft if draft.found is None or is_public(draft.found.reduced) else Unpublic(draft)
 
 
@@ -298,18 +311,18 @@ Suspect = Unpublic | Unfirm | Between | Graphs | Costly | Untouched | Layout
 
 
 def order(suspect: Suspect) -> int:
-    """The place of a suspect among all that wait, the first to be attempted at 0.
+    """The rank of a suspect in the queue; 0 is attempted first.
 
-    Of two faults that have a repro, the job's own is told by `after/graph_beside_between.in_order`. What only PyTorch's own tools find comes
-    behind all of these, as a script with suspects of its own.
+    With two faults that have a repro, `after/graph_beside_between.in_order` chooses the job's own. Faults that only
+    PyTorch's own tools find come last, as a script with suspects of its own.
     """
     ways = (
-        Unpublic,  # a draft that is there is made better first
+        Unpublic,  # improve a draft that exists first
         Unfirm,
-        Between,  # its trials compile no kernel; the graphs wait meanwhile, for a repro of their own
+        Between,  # its trials compile no kernel; the graphs wait, to get a repro of their own
         Graphs,
-        Costly,  # nothing is wrong with the graphs
-        Untouched,  # what our own runs do not show
+        Costly,  # the graphs are right
+        Untouched,  # failures that our own runs do not show
         Layout,  # ranks below every other failure
     )
     return ways.index(type(suspect))

@@ -1,7 +1,8 @@
-"""A job's clock: its budget, what is held back for later steps, and time limits of single steps.
+"""A job's clock: its budget, the reserves for later steps, and time limits of single steps.
 
-The budget is a promise. All that waits asks `Journal.watch` or `Journal.watch_owner` at short intervals, runs in clean processes are
-started for no longer than what is `left`, and `Warden` ends every process of a job that `is_over`, so that no wait can last.
+The budget is a promise. Every wait calls `Journal.watch` or `Journal.watch_owner` at short intervals, runs in clean
+processes get no longer timeout than what is `left`, and `Warden` kills every process of a job that `is_over`. So no
+wait is unbounded.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from minimizer.errors import BudgetExceeded
 
 
 class Clock:
-    """Measures a job's time against its budget; a fault that is recorded apart shares the clock.
+    """Measures a job's time against its budget; a separately recorded fault shares the clock.
 
-    The context managers nest, and the narrowest limit holds.
+    The context managers nest; the narrowest limit holds.
 
     Args:
         budget: seconds for the whole job.
-        began: when they began, by ``time.monotonic``; now by default.
+        began: start of the budget, by ``time.monotonic``; by default now.
     """
 
     def __init__(self, budget: float, began: float | None = None) -> None:
@@ -31,7 +32,7 @@ class Clock:
         self._undisturbed_until = 0.0
         self._held_back: Callable[[], float] = float
         self.pace = Pace()
-        """How fast the job's child is, by which later steps are held time back for."""
+        """The speed of the job's child, from which the reserves for later steps are computed."""
 
     @property
     def elapsed(self) -> float:
@@ -40,7 +41,7 @@ class Clock:
 
     @property
     def budget(self) -> float:
-        """Seconds from the start of the job to the end of its budget, or to that of the narrowest `within`."""
+        """Seconds from the start of the job to the end of its budget, or of the narrowest `within`."""
         return self._budget
 
     @property
@@ -50,16 +51,16 @@ class Clock:
 
     @property
     def spare(self) -> float:
-        """Seconds of the budget that are left and not held back."""
+        """Seconds of the budget that are left and not reserved."""
         return max(0.0, self.left - self._held_back())
 
     @property
     def is_over(self) -> bool:
-        """Whether the whole budget, and the seconds in which what runs ends by itself, are over."""
+        """Whether the whole budget is over, and the grace period in which processes end by themselves."""
         return self.elapsed >= self.whole + JOB_LATE_SECONDS
 
     def used_up(self) -> BudgetExceeded:
-        """What ends a job, or a step, whose time is over."""
+        """The exception that ends a job or a step at the end of its time."""
         return BudgetExceeded(f"the budget of {self._budget:.0f} seconds is used up")
 
     @property
@@ -69,9 +70,9 @@ class Clock:
 
     @contextmanager
     def reserving(self, seconds: Callable[[], float], most: float = RESERVE_SHARE) -> Iterator[None]:
-        """Inside, `spare` leaves out what ``seconds`` says by then, kept for later steps.
+        """Inside, `spare` leaves out ``seconds()``, which is reserved for later steps.
 
-        ``most``: the largest part of what is left at the beginning that is kept.
+        ``most``: the largest share of the time left at the beginning that is reserved.
         """
         before, limit = self._held_back, most * self.left
         self._held_back = lambda: max(before(), min(seconds(), limit))
@@ -82,7 +83,7 @@ class Clock:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Inside, the budget ends after this many seconds, if not before."""
+        """Inside, the budget ends after at most this many seconds."""
         before, self._budget = self._budget, min(self._budget, self.elapsed + seconds)
         try:
             yield
@@ -91,7 +92,9 @@ class Clock:
 
     @contextmanager
     def undisturbed(self, seconds: float) -> Iterator[None]:
-        """Inside, cancellation is ignored for at most this many seconds, to write results. The budget is not."""
+        """Inside, cancellation is ignored for at most this many seconds, so that results can be written; the budget
+        holds.
+        """
         before, self._undisturbed_until = self._undisturbed_until, max(self._undisturbed_until, self.elapsed + seconds)
         try:
             yield
@@ -101,7 +104,7 @@ class Clock:
 
 @contextmanager
 def until_over() -> Iterator[None]:
-    """Inside, the end of the time ends what is inside only; another limit that is used up ends the job."""
+    """Swallow the end of the time inside; another limit that is used up still ends the job."""
     try:
         yield
     except BudgetExceeded as error:
