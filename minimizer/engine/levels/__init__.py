@@ -1,1 +1,3 @@
-"""The levels of a search for a repro, which differ in what a candidate is: a graph, the text of a script, or a script judged by exact runs."""
+"""The levels of a search for a repro, one per type of candidate: a graph, a script's text, a script judged by exact
+runs.
+"""

@@ -1,8 +1,9 @@
-"""Writes scripts for a call that fails only because the compiler takes its code from a cache.
+"""Writes scripts for a call that fails only because the compiler loads its code from a cache.
 
-Such a call is right in every run that compiles it, so no trial of its graph shows the failure. Two kinds of scripts may: one whose earlier
-calls differ in their numbers, since a key that lacks a number finds the code of another call; and one that makes the same call
-twice, since an artifact that was stored may not be what was compiled. Both need caches that begin empty.
+Such a call is right in every run that compiles it, so no trial of its graph shows the failure. Two types of scripts
+may: one with earlier calls on other numbers, since a cache key that lacks a number finds the code of another call; and
+one that makes the same call twice, since a stored artifact may differ from the code that was compiled. Both need caches
+that are empty at first.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ from minimizer.engine.program.regions import Cutter, split
 
 OFF = "torch._inductor.config.fx_graph_cache = False\ntorch._functorch.config.enable_autograd_cache = False"
 TOLERANCE = "rtol=0.01, atol=0.01"
-"""What the code of another call computes is further away, and inputs that are drawn anew may lose more to rounding than the script's."""
+"""Loose, since the code of another call is further off, and freshly drawn inputs may lose more to rounding than the
+script's.
+"""
 EARLIER = 2
-"""Calls with other numbers before the failing one: Dynamo takes a number for a constant at first, then for a variable."""
+"""Calls with other numbers before the failing one: Dynamo specializes on a number first, and then makes it dynamic."""
 STEP = 2
-"""The difference between the numbers of two of them."""
+"""The difference between the numbers of two successive calls."""
 
 
 def as_scripts(program: Program, call: MadeCall) -> Iterator[tuple[str, Program]]:
-    """The scripts that may show the failure of a call, each with the part of the graph that it calls; none where an input has no source text.
+    """Scripts that may show the failure of a call, each with the part of the graph that it calls, smallest first.
 
-    The smallest parts come first. Of a graph that has numbers, the parts are the operations that take one, with what makes it.
+    The parts of a graph with number inputs are the operations that take a number, with the nodes that produce it. None
+    if an input has no source text.
     """
     known = dict(zip((i.name for i in program.inputs), values_of(program.inputs, call), strict=True))
     numbers = {name for name, value in known.items() if value is not None and _number(value) is not None}
@@ -41,13 +45,14 @@ def as_scripts(program: Program, call: MadeCall) -> Iterator[tuple[str, Program]
 
 
 def _taking(nodes: Sequence[Node], inputs: Set[str]) -> list[tuple[int, int]]:
-    """The windows that end in a node which takes one of these inputs, or a number made of them, the first of each operation.
+    """The windows that end in a node that takes one of these inputs, or a number computed from them; first per
+    operation.
 
-    Each begins with the first of the nodes that make its numbers, and of those that take one and on whose results it works.
+    Each begins at the first node that produces its numbers, or an operand from another such node.
     """
     numbers = inputs | {node.name for node in nodes if node.number is not None}
     first: dict[str, int] = {}
-    """Where the window of a node begins, of those that make or take a number."""
+    """Start of the window of each node that produces or takes a number."""
     windows: dict[str, tuple[int, int]] = {}
     for at, node in enumerate(nodes):
         refs = {*node.refs()}
@@ -60,12 +65,12 @@ def _taking(nodes: Sequence[Node], inputs: Set[str]) -> list[tuple[int, int]]:
 
 
 def _of_part(part: Program, call: MadeCall, known: Mapping[str, str | None]) -> Iterator[str]:
-    """Scripts of a part, whose values from within the graph are drawn; where there are such, also with evenly spread ones."""
+    """Scripts of a part, with random intermediate inputs; if there are such inputs, also with evenly spaced ones."""
     ways = (_drawn, _spread) if any(i.name not in known for i in part.inputs) else (_drawn,)
     for way in ways:
         values = [known[i.name] if i.name in known else _made_up(i, part, way) for i in part.inputs]
         texts = [value for value in values if value is not None]
-        is_compiled = any(_number(text) is None for text in texts)  # where no argument is a tensor nothing is
+        is_compiled = any(_number(text) is None for text in texts)  # without a tensor argument nothing is compiled
         if len(texts) < len(values) or not is_compiled:
             return
         yield from _with_values(part, call, texts)
@@ -81,7 +86,7 @@ def _with_values(part: Program, call: MadeCall, texts: list[str]) -> Iterator[st
 
 
 def _made_up(item: Input, program: Program, way: Callable[[TensorMeta, str], str]) -> str | None:
-    """An expression for an intermediate value of the graph; None for what is no tensor of floating numbers."""
+    """An expression for an intermediate value of the graph; None unless it is a floating-point tensor."""
     meta = item.meta
     if meta is None or not meta.dtype.startswith(("torch.float", "torch.bfloat")):
         return None
@@ -91,17 +96,19 @@ def _made_up(item: Input, program: Program, way: Callable[[TensorMeta, str], str
 
 
 def _spread(meta: TensorMeta, options: str) -> str:
-    """Values on both sides of numbers that few draws reach."""
+    """Values beyond the range that random draws usually reach, on both sides of zero."""
     return f"torch.linspace(-9, 9, {math.prod(meta.shape)}{options}).reshape({meta.shape})"
 
 
 def _drawn(meta: TensorMeta, options: str) -> str:
-    """Values of the usual size: both sides draw them from one seed, in a function that the reduction cannot make unlike."""
+    """Values of the usual size. Both sides draw them from one seed, in a function that the reduction cannot make
+    different.
+    """
     return f"torch.randn({meta.shape}{options})"
 
 
 def without_caches(text: str) -> str:
-    """The same script with the caches off. Where it still fails, they are not to blame."""
+    """The same script with the caches off. If it still fails, the caches are not the cause."""
     return text.replace("import torch\n", f"import torch\n{OFF}\n", 1)
 
 
@@ -110,7 +117,7 @@ def _script(program: Program, call: MadeCall, values: list[str], earlier: list[s
 
 
 def _earlier(call: MadeCall, values: list[str], program: Program, backward: str) -> str:
-    """An earlier call; with its backward, since AOTAutograd stores what it compiles once the backward is compiled too."""
+    """An earlier call, with its backward: AOTAutograd stores its artifact once the backward is compiled too."""
     made = f"compiled({', '.join(values)})"
     if backward:
         made += f"[{_with_gradient(program)}]{backward}" if len(program.outputs) > 1 else backward
@@ -124,7 +131,7 @@ def _with_gradient(program: Program) -> int:
 
 
 def _other_numbers(values: list[str], distance: int) -> list[str]:
-    """The same values with every plain number moved."""
+    """The same values with every plain number shifted."""
     return [repr(number + STEP * distance) if (number := _number(value)) is not None else value for value in values]
 
 

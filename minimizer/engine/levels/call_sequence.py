@@ -1,8 +1,8 @@
 """Writes a script for a call that fails only after earlier calls: those calls, then a check of the failing one.
 
-A graph compiled for one call may be wrong for a later one, for instance one whose inputs alias differently. Compiled
-for that call in the first place it is right, so no program of a single call shows the failure. The script repeats the
-calls of the graph and asserts what the comparison found; from there on it is reduced like a user's script.
+A graph compiled for one call may be wrong for a later one, for instance if the inputs of that alias differently.
+Compiled first for that call it is right, so no program of a single call shows the failure. The script repeats the calls
+of the graph and asserts what the comparison found; then it is reduced like a user's script.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ CONSTANTS = "constants"
 
 
 def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
-    """The script that makes ``calls`` of a program, of which the last fails.
+    """The script that makes ``calls`` of a program, the last of which fails.
 
-    None where there are fewer than two calls, an input has no source text, or the result is not valid Python.
+    None for fewer than two calls, for an input without source text, and if the result is not valid Python.
     """
     originals, program = program.inputs, program.as_compiled().renamed()
     made = [values_of(originals, call) for call in calls]
@@ -39,13 +39,15 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     text = written(program, arguments, [*earlier, *constants[-1], *check(program, calls[-1], arguments[-1], made[-1])])
     try:
         ast.parse(text)
-    except (SyntaxError, ValueError):  # of a child that is not to be trusted
+    except (SyntaxError, ValueError):  # the child is untrusted
         return None
     return text
 
 
 def written(program: Program, arguments: Sequence[str], calls: Sequence[str]) -> str:
-    """The script of statements that call a program ``f``, and what is ``compiled`` of it, with these ``arguments``."""
+    """The script that compiles a program ``f`` as ``compiled`` and then runs the statements ``calls``; needs
+    ``arguments``.
+    """
     options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
     # A program without gradients may write in place to what requires one, and freezes its constants.
     is_off = not program.grad and (program.freezes or any("requires_grad_" in values for values in arguments))
@@ -79,7 +81,7 @@ def _constants(program: Program, made: Sequence[Sequence[str | None]]) -> Iterat
 def check(
     program: Program, call: MadeCall, arguments: str, values: Sequence[str | None], tolerance: str = ""
 ) -> list[str]:
-    """Statements that compare the last call with eager, each side on fresh inputs; includes mutated inputs.
+    """Statements that compare the last call, mutated inputs included, with eager; each side gets fresh inputs.
 
     Args:
         program: the graph.
@@ -109,16 +111,16 @@ def imports(text: str) -> list[str]:
 
 
 def compiled_anew(text: str) -> str:
-    """The script with a ``torch._dynamo.reset()`` before its last statement, so that statement compiles anew.
+    """The script with a ``torch._dynamo.reset()`` before its last statement, so that this statement is compiled anew.
 
-    The script turns the caches on disk off. Where it still fails, no earlier call is to blame.
+    The script turns the on-disk caches off. If it still fails, the earlier calls are not the cause.
     """
     *before, last = ast.parse(text).body
     return "\n".join([*map(ast.unparse, before), "torch._dynamo.reset()", ast.unparse(last)]) + "\n"
 
 
 def values_of(inputs: Sequence[Input], call: MadeCall) -> list[str | None]:
-    """An expression for each input; the program's own number where Dynamo wrapped one in a tensor for the call."""
+    """An expression for each input; the program's own number if Dynamo wrapped a number in a tensor for the call."""
     values: list[str | None] = []
     for item in inputs:
         value = call.values.get(item.name)

@@ -1,6 +1,7 @@
-"""From a call that fails only with other calls of its graph to a script of those: behind earlier ones, or where one has filled a cache.
+"""From a call that fails only with other calls of its graph to a script of those: earlier calls, or one that fills a
+cache.
 
-Such a script is made from the graph (`call_sequence`, `cached_calls`), and reduced like one of the user's from there on.
+Such a script is made from the graph (`call_sequence`, `cached_calls`), and then reduced like a user's script.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class CallsLevel:
         self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
         self._triage = triage
         self.stale: Settled | None = None
-        """The verdict on a failure that was seen to need the compiler's caches."""
+        """The verdict on a failure that needs the compiler's caches; None if none was seen to."""
         self._has_asked_caches = False
 
     def by_sequence(self, case: Case) -> Draft | None:
@@ -52,7 +53,7 @@ class CallsLevel:
         return None
 
     def by_caches(self, case: Case, cache: Cache) -> Draft | None:
-        """A repro made of calls that share a cache, of which the last is the failing one."""
+        """A repro made of calls that share a cache, the last of which fails."""
         scripts = self._from_held(
             case, lambda held: list(cached_calls.as_scripts(held.program, held.survey.calls()[-1]))
         )
@@ -67,9 +68,10 @@ class CallsLevel:
         return None
 
     def needs_caches(self, case: Case) -> Settled | None:
-        """The verdict on a failure that needs the compiler's caches, by runs with and without them; None if it does not.
+        """The verdict on a failure that needs the compiler's caches, from runs with and without them; None if it does
+        not.
 
-        Asked until there was time for an answer: it is the same for every graph of the script.
+        Repeated until one answer came in time, which then holds for every graph of the script.
         """
         if not case.is_cached or self._has_asked_caches:
             return self.stale
@@ -91,7 +93,9 @@ class CallsLevel:
         return self.stale
 
     def _from_held(self, case: Case, write: Callable[[Case], T]) -> T | None:
-        """What is written of a failing call that is held again; None where it cannot be held, or an input has no source text."""
+        """The result of ``write`` for the failing call, held again; None if it cannot be held, or an input has no
+        source text.
+        """
         with suppress(ChildFailed):
             held = self._triage.held_at(case)
             if held is not None:

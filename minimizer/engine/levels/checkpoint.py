@@ -1,8 +1,8 @@
 """Saves the search at every accepted step: the best program so far, its repro, and a checkpoint to resume from.
 
-A checkpoint holds programs, in which golden values are names only: values come from the new attempt's own survey.
-So a checkpoint is used only if that survey holds the same graph, under the same names, failing in the same way, and if
-the best program fails again. Otherwise the search starts over.
+A checkpoint holds programs with the names of golden values only: the values come from the new attempt's own survey. So
+a checkpoint is used only if that survey holds the same graph, under the same names, failing in the same way, and if the
+best program fails again. Otherwise the search starts over.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from minimizer.sink import Sink
 NAME = "checkpoint.json"
 ARCHIVE = "repro.zip"
 REPRO_NUMEL = 1 << 23
-"""Most elements in the data file of an intermediate repro; above it none is written until the program is smaller."""
+"""Most elements in the data file of an intermediate repro; a larger program gets no repro until it is smaller."""
 UNFINISHED = "# The best so far: the reduction has not ended, and this has not been verified.\n"
 
 
@@ -92,7 +92,7 @@ class Keeper:
 
 
 def write(program: Program, details: Details, rate: Reproducibility, journal: Journal) -> Repro:
-    """The repro of a program whose failure shows at that rate, by what the journal knows of the fault."""
+    """The repro of a program that fails at this rate, with the failure and culprits of the journal's fault."""
     fault, environment = journal.fault, journal.report.environment
     return emit(program, fault.announced, fault.culprits, environment=environment, rate=rate, details=details)
 
@@ -103,7 +103,7 @@ def data_of(repro: Repro, case: Case) -> bytes | None:
 
 
 def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
-    """Publish a repro and its data; they replace those of an earlier one."""
+    """Publish a repro and its data in place of an earlier one."""
     if data is None:
         journal.sink.discard(DATA_FILE)
         journal.sink.discard(ARCHIVE)
@@ -115,7 +115,9 @@ def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
 
 
 def recorder(journal: Journal, size: int, start: Reduction) -> Callable[[HistoryStep, object], None]:
-    """What records the accepted steps of the reduction of a script of ``size`` statements, which goes on from ``start``."""
+    """A callback that records the accepted steps when a script of ``size`` statements is reduced further from
+    ``start``.
+    """
 
     def record(step: HistoryStep, _: object) -> None:
         reached = start.model_copy(update={"trials": step.trial})
@@ -170,7 +172,7 @@ def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
         window, best = parse_program(stored.window), parse_program(stored.best)
         if stored.signature != case.signature.text:
             return None
-        program = case.lowered() if stored.level == "aot" else case.program.as_compiled()  # as the search takes it
+        program = case.lowered() if stored.level == "aot" else case.program.as_compiled()  # as the search does
         if _digest(program) == stored.graph and oracle.check([best])[0]:
             oracle.trials += stored.trials
             located = Localized(
@@ -182,11 +184,11 @@ def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
             )
             return Checkpoint(program, located, best, stored.trials, stored.seconds, tuple(stored.history))
         if stored.level == "aot":
-            case.survey.program("dynamo")  # golden values follow the level of the last request
+            case.survey.program("dynamo")  # golden values belong to the level of the last request
     return None
 
 
 def _digest(program: Program) -> str:
-    """A hash of everything that names golden values; origins contain the script's folder, which changes."""
+    """A hash of everything that names golden values; without origins, which contain the script's folder."""
     names = [[item.name for item in program.inputs], [node.name for node in program.nodes]]
     return hashlib.sha256(json.dumps([program.fingerprint(), names]).encode()).hexdigest()

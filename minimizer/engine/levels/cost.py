@@ -1,4 +1,6 @@
-"""From a graph that costs more than it need to a repro that measures it: reduce → blame → emit, where a figure is the failure."""
+"""From a graph that costs more than necessary to a repro that measures it: reduce → blame → emit, with a figure as the
+failure.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,15 @@ from minimizer.report.model import Failure, HistoryStep, Reduction, Reproducibil
 from minimizer.vocabulary import Kind, Stage, Step
 
 TURN_SECONDS, MOST_SECONDS = 0.01, 1.0
-"""Seconds that eager takes in one turn of a repro, long enough for a clock, and what compiled code takes at most, short enough for many turns."""
+"""Least seconds of eager in one turn of a repro, for the clock's resolution; most seconds of compiled code, to allow
+many turns.
+"""
 LEAST_SECONDS = 1e-5
-"""What a call takes at least."""
+"""The least time of a call, in seconds."""
 
 
 class CostLevel:
-    """The search for the smallest part of the graph ``case`` that has the finding ``cause``, of a figure of this kind.
+    """The search for the smallest part of the graph ``case`` that has the finding ``cause``, a figure of this kind.
 
     ``script``: the user's. ``health``: the run in which it was measured.
     """
@@ -56,7 +60,7 @@ class CostLevel:
         self._health = health
 
     def draft(self) -> Draft | None:
-        """The repro of the smallest part; None where the graph does not show the finding when it is run by itself."""
+        """The repro of the smallest part; None if the graph does not show the finding when it is run in isolation."""
         journal, oracle, program = self._journal, self._oracle, self._case.program.as_compiled()
         fold.on_device(journal.report, self._case.device)
         with journal.step(Step.LOCALIZE):
@@ -72,7 +76,7 @@ class CostLevel:
             journal.blame(replace(journal.fault.stating(stage=stage), culprits=(culprit,)))
         with journal.clock.undisturbed(WRITE_SECONDS), journal.step(Step.EMIT):
             cost = oracle.cost(best)
-            # What is left is as small as the bar lets it be, and a second measure may lie below that.
+            # The reduction ends just above the bar, and a second measurement may fall below it.
             if cost is None or not Bar.lowest(self._kind).is_cleared(cost):
                 return None
             repro = write(best, self._details(cost), ALWAYS, journal)
@@ -114,7 +118,9 @@ class CostLevel:
         return reduced
 
     def _stage(self, program: Program) -> Stage:
-        """The stage whose work it is: by its share of the time, or by whether a backend without Inductor keeps as much."""
+        """The stage to blame: the one with the largest share of the time; for memory, AOTAutograd if the backend
+        without Inductor keeps as much.
+        """
         if self._kind is Kind.MEMORY:
             is_kept = self._oracle.clears(on_backend(program, PARTITIONED))
             return Stage.AOT_AUTOGRAD if is_kept else Stage.INDUCTOR
@@ -129,7 +135,9 @@ class CostLevel:
         return max(shares, key=lambda stage: shares[stage])
 
     def _details(self, cost: Cost) -> Details:
-        """What the repro asserts: half of the excess, on a scale of factors, so that another machine's noise does not decide."""
+        """The asserted figures: half of the excess on a logarithmic scale, so that noise on another machine does not
+        decide.
+        """
         least = LEAST_TIMES[self._kind]
         times = min(times_more(self._kind, cost), 100.0)
         calls = min(TURN_SECONDS / max(cost.base, LEAST_SECONDS), MOST_SECONDS / max(cost.compiled, LEAST_SECONDS))
@@ -137,9 +145,11 @@ class CostLevel:
 
 
 class SavedLevel(FindingLevel):
-    """The search among the texts of a script for what compiled code saves, where no graph shows it by itself.
+    """The search among the texts of a script for excess memory saved by compiled code, where no graph shows it in
+    isolation.
 
-    A graph that Dynamo has captured from an ``autograd.Function`` of the script's own cannot be captured from a function again.
+    A graph that Dynamo captured from the script's own ``autograd.Function`` cannot be captured again from a plain
+    function.
     """
 
     def __init__(self, script: Path, args: Sequence[str], journal: Journal, oracle: SavedOracle, *, jobs: int) -> None:
@@ -154,14 +164,14 @@ class SavedLevel(FindingLevel):
         return super().draft()
 
     def _emit(self, text: str) -> Draft | None:
-        """Find the stage by the reduced script, which ends well, and write the repro."""
+        """Find the stage with the reduced script, which ends well, and write the repro."""
         stage = Stage.AOT_AUTOGRAD if self._saved.is_partitioned(text) else Stage.INDUCTOR
         self._journal.blame(self._journal.fault.stating(stage=stage))
         return super()._emit(text)
 
 
 def announce(kind: Kind, cause: Cause, journal: Journal) -> None:
-    """Tell of the finding as a failure; the report speaks of it however the search ends."""
+    """Announce the finding as a failure; it stays in the report however the search ends."""
     failure = Failure(kind=kind, stage=Stage.UNKNOWN, message=cause.finding.what, signature=Signature(kind).text)
     journal.fault = replace(journal.fault, failure=failure)
     journal.announce(journal.fault)

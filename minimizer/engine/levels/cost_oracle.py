@@ -19,21 +19,24 @@ from minimizer.inside.questions import CostRequest
 from minimizer.vocabulary import Kind
 
 LEAST_TIMES: Mapping[Kind, float] = {Kind.SLOW: SLOWER, Kind.MEMORY: TIMES_MORE, Kind.COMPILE_TIME: 5.0}
-"""How many times the base a program must cost at least: that of eager, and of compiling a single operator."""
+"""The least ratio of a program's cost to the base: eager, or for compile time that of a single operator."""
 LEAST_MORE: Mapping[Kind, float] = {Kind.SLOW: SLOWER_SECONDS, Kind.MEMORY: 1e6, Kind.COMPILE_TIME: 5.0}
-"""What it must cost beyond that: seconds of a call, bytes, seconds of compiling."""
+"""The least excess over the base: seconds of a call, bytes, seconds of compiling."""
 KEPT_SHARE: Mapping[Kind, float] = {Kind.SLOW: 0.5, Kind.MEMORY: 1 / 16, Kind.COMPILE_TIME: 0.5}
-"""The part of the whole graph's excess that what is left must have. Bytes add up over equal layers, of which one is enough; of a time that does
-not come of one place, less would be the price of any call."""
+"""The share of the whole graph's excess that a candidate must keep.
+
+Bytes add up over equal layers, of which one is enough; a time that comes from many places would with less be the price
+of any call.
+"""
 PARTITIONED = "aot_eager_decomp_partition"
-"""The backend with AOTAutograd's choice of what is saved, and without Inductor."""
+"""A backend with AOTAutograd's choice of what to save, without Inductor."""
 LEAST_BASE: Mapping[Kind, float] = {Kind.COMPILE_TIME: 0.1}
-"""What the base counts at least. Nothing is compiled in less, and without the compiler both sides take no time."""
+"""The least value of the base, in seconds: nothing compiles faster, and uncompiled both sides take no time."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """What a program must cost to show a finding: ``times`` the base, and ``more`` beyond it."""
+    """The cost that shows a finding: at least ``times`` the base, and ``more`` above it."""
 
     kind: Kind
     times: float
@@ -41,24 +44,24 @@ class Bar:
 
     @classmethod
     def lowest(cls, kind: Kind) -> Bar:
-        """The bar for whatever may have a finding of this kind."""
+        """The bar for any program that may have a finding of this kind."""
         return cls(kind, LEAST_TIMES[kind], LEAST_MORE[kind])
 
     @classmethod
     def of(cls, kind: Kind, whole: Cost) -> Bar:
-        """The bar for parts of a graph that costs this: half of its excess, on a scale of factors."""
+        """The bar for parts of a graph with this cost: half of its excess on a logarithmic scale."""
         base = _base(kind, whole)
         times = max(LEAST_TIMES[kind], math.sqrt(whole.compiled / base)) if base else LEAST_TIMES[kind]
         return cls(kind, times, max(LEAST_MORE[kind], KEPT_SHARE[kind] * (whole.compiled - base)))
 
     def is_cleared(self, cost: Cost) -> bool:
-        """Whether a program costs as much."""
+        """Whether a program costs that much."""
         base = _base(self.kind, cost)
         return cost.compiled >= self.times * base and cost.compiled - base >= self.more
 
 
 def times_more(kind: Kind, cost: Cost) -> float:
-    """How many times the base compiled code costs; infinite where that is nothing."""
+    """The ratio of compiled cost to the base; infinite for a base of zero."""
     base = _base(kind, cost)
     return cost.compiled / base if base else math.inf
 
@@ -68,14 +71,16 @@ def _base(kind: Kind, cost: Cost) -> float:
 
 
 class SavedOracle(FindingOracle):
-    """Judges whether a script ends well with the compiler and without it, and compiled code saves as much more for its backwards."""
+    """Judges whether a script passes with and without the compiler, and its compiled code saves as much more for
+    backward.
+    """
 
     def __init__(self, executor: Executor, path: Path, cause: Cause) -> None:
         super().__init__(executor, path, Kind.MEMORY, cause)
         self._bar = Bar.lowest(Kind.MEMORY)
 
     def aim(self, text: str) -> bool:
-        """Set the bar by the whole script; whether it shows the finding by itself."""
+        """Set the bar by the whole script; returns whether the script shows the finding in isolation."""
         cost, _ = self._cost(text)
         if cost is None or not self._bar.is_cleared(cost):
             return False
@@ -87,7 +92,7 @@ class SavedOracle(FindingOracle):
         return self.cause if self._judge(text)[0] else None
 
     def is_partitioned(self, text: str) -> bool:
-        """Whether as much is saved where AOTAutograd chooses what is, and Inductor compiles nothing."""
+        """Whether as much is saved with AOTAutograd's choice and without Inductor."""
         cost, _ = self._cost(text, PARTITIONED)
         return cost is not None and self._bar.is_cleared(cost)
 
@@ -96,7 +101,7 @@ class SavedOracle(FindingOracle):
         return cost is not None and self._bar.is_cleared(cost), draws
 
     def _cost(self, text: str, backend: str | None = None) -> tuple[Cost | None, bool]:
-        """What a script saves (None where it does not end well), and whether it draws random numbers."""
+        """The bytes that a script saves (None if it does not end well), and whether it draws random numbers."""
         eager = self._request(text, compiled=False)
         compiled = self._request(text, compiled=True, backend=backend, state=eager.state)
         outcomes = self._run([replace(request, count_saved=True) for request in (eager, compiled)])
@@ -107,9 +112,9 @@ class SavedOracle(FindingOracle):
 
 @dataclass
 class CostOracle:
-    """Judges programs by what they cost, one at a time: times of two that share the cores would be those of the load.
+    """Judges programs by their cost, one at a time: parallel trials that share the cores would measure the load.
 
-    ``trial`` writes the requests. ``bar``: what a program must clear; at first that of the finding itself.
+    ``trial`` writes the requests. ``bar``: what a program must clear, at first the least for any finding.
     """
 
     trial: Oracle
@@ -120,11 +125,11 @@ class CostOracle:
 
     @classmethod
     def for_whole(cls, trial: Oracle, kind: Kind) -> CostOracle:
-        """An oracle by the least that any graph must cost."""
+        """An oracle with the least cost that shows a finding in any graph."""
         return cls(trial, kind, Bar.lowest(kind))
 
     def aim(self, program: Program) -> bool:
-        """Set the bar by the whole graph; whether it shows the finding by itself."""
+        """Set the bar by the whole graph; returns whether the graph shows the finding in isolation."""
         cost = self.cost(program)
         if cost is None or not self.bar.is_cleared(cost):
             return False
@@ -141,7 +146,7 @@ class CostOracle:
         return cost is not None and self.bar.is_cleared(cost)
 
     def cost(self, program: Program) -> Cost | None:
-        """What a program costs; None where it does not run on both sides."""
+        """The cost of a program; None if it does not run on both sides."""
         request = CostRequest(**vars(self.trial.request(program)), of=self.kind.value)
         (outcome,) = self.trial.executor.judge([request], timeout=self._times.timeout())
         self.trials += 1

@@ -1,4 +1,4 @@
-"""The list of culprits: the first, and beside it one entry for each other fault, however many places show it."""
+"""The list of culprits: the first, then one entry per further fault, however many places show it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ OTHER_ROOT = "fails by itself too; --target reduces it first"
 
 
 def culprits(located: Localized, culprit: Culprit) -> tuple[Culprit, ...]:
-    """A culprit and the other regions that fail in isolation, one entry for those that are equal but for their place.
+    """A culprit, and one entry for each family of other regions that fail in isolation and differ only in their place.
 
-    Those equal to the culprit's own region are listed in its ``instances``.
+    Regions equal to the culprit's own are its ``instances``.
     """
     families: dict[tuple[str, str, int], list[Region]] = {}
     for root in located.roots:
@@ -27,7 +27,7 @@ def culprits(located: Localized, culprit: Culprit) -> tuple[Culprit, ...]:
     right = [layer.path for layer in located.layers if layer.verdict == "good"]
     first, entries = culprit, list[Culprit]()
     for (pattern, *_), roots in families.items():
-        # A module may be in several regions, of which some are right.
+        # A module may span several regions, some of them right.
         wrong = dict.fromkeys(root.path for root in roots)
         known = Instances(
             wrong=list(wrong),
@@ -55,7 +55,9 @@ def _holds(root: Region, culprit: Culprit) -> bool:
 
 
 def listed_with_the_first(known: Sequence[Culprit], region: Region) -> tuple[Culprit, ...]:
-    """Culprits with a region listed with the first, whose fault it holds, and not among the unexplained failing regions."""
+    """Move a region with the fault of the first culprit from the unexplained failing regions to that culprit's
+    instances.
+    """
     (first, *rest), left = known, list[Culprit]()
     for culprit in rest:
         holders = culprit.instances.wrong if culprit.instances is not None else [culprit.module]
@@ -78,9 +80,9 @@ def _with_instance(culprit: Culprit, path: str) -> Culprit:
 
 
 def named(known: Sequence[Culprit], other: Unreduced) -> tuple[Culprit, ...]:
-    """Culprits and one for which there was no time, by its module, and its node where there is one left.
+    """Culprits and an unreduced one, named by its module, and by its node if only one is left.
 
-    An entry that names the module already stays: it may stand for equal ones as well.
+    An entry that already names the module stays: it may represent equal modules too.
     """
     culprit = culprit_of(other.program, (), None, other.window)
     changes: dict[str, object] = {"further": True, "what": NO_TIME}
@@ -91,6 +93,6 @@ def named(known: Sequence[Culprit], other: Unreduced) -> tuple[Culprit, ...]:
 
 
 def is_holder(known: Culprit, culprit: Culprit) -> bool:
-    """Whether an entry that names only a failing module, without nodes or operators, is the module of this culprit."""
+    """Whether ``known`` names only a failing module, without nodes or operators, that contains this culprit."""
     is_module = bool(known.module) and not known.nodes and not known.ops
     return is_module and f"{culprit.module}.".startswith(f"{known.module}.")

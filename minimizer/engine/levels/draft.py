@@ -1,4 +1,6 @@
-"""The result of a search: a repro that is not verified yet, its data, and what another is written from if it does not hold."""
+"""The result of a search: an unverified repro, its data, and the search itself, to write another repro if this one
+fails.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ ALWAYS = Reproducibility(failed=1, runs=1)
 
 @dataclass(frozen=True)
 class Found:
-    """The first culprit: its case, the graph it was found in, its place there, and its minimal program.
+    """The first culprit: its case, the graph it was found in, its place in it, and its minimal program.
 
-    ``program`` has gradients if they are at fault or the script wants them: a further fault may be in one.
+    ``program`` has gradients if they are at fault or the script trains: a further fault may be in a gradient.
     """
 
     case: Case
@@ -39,9 +41,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Way:
-    """The way of a search to its minimal program: where the reduction began, and every program accepted since.
+    """The steps of a search to its minimal program: the start of the reduction, and every program accepted since.
 
-    ``shown``: the outcome of the smallest one, as far as it is known.
+    ``shown``: the outcome of the smallest one; None if unknown.
     """
 
     start: Checkpoint
@@ -51,7 +53,7 @@ class Way:
 
 @dataclass(frozen=True)
 class CleanRuns:
-    """What clean processes made of a repro with its data, and notes on their runs."""
+    """The runs of a repro with its data in clean processes, and notes on them."""
 
     repro: Repro
     data: bytes | None
@@ -66,13 +68,13 @@ class Draft:
     Args:
         repro: its text and idiom.
         data: the content of its data file, if it needs one.
-        details: how the failure of its program shows; None if the repro is written for a flaky one already.
-        way: how the search came to it, for one that is reduced less far; None if there is none.
+        details: how its program fails, to write the repro again; None if it is already written for a flaky failure.
+        way: the search that found it, to fall back to a less reduced program; None if there is none.
         found: the culprit, from which the search for further ones starts.
-        disputed: why this may be no failure, where only the script's own check calls it one.
-        patient: what to diagnose, if changes can be tried on it.
-        difference: what it shows between graphs, for which a workaround is looked for instead.
-        clean_runs: those of this repro or of one that it has replaced; None if there were none.
+        disputed: why this may be no failure, if only the script's own check calls it one.
+        patient: the object of the diagnosis, if changes can be tried on it.
+        difference: the difference between graphs that it shows; its diagnosis is a search for a workaround.
+        clean_runs: those of this repro or of one that it replaced; None if there were none.
     """
 
     repro: Repro
@@ -92,14 +94,14 @@ class Draft:
         return known if known is not None and (known.repro, known.data) == (self.repro, self.data) else None
 
     def keep(self, journal: Journal) -> None:
-        """Publish the repro, so that it can be downloaded while it is being verified."""
+        """Publish the repro, so that it can be downloaded during its verification."""
         journal.fault = journal.fault.counting(lines_after=self.repro.lines)
         keep_repro(self.repro, self.data, journal)
         journal.tell_repro(verified=False)
 
 
 class Writer:
-    """Writes repros of a case's programs, from the failure and culprits that the journal's fault has at that time."""
+    """Writes repros of a case's programs, with the failure and culprits of the journal's fault at that time."""
 
     def __init__(self, case: Case, oracle: Oracle, journal: Journal) -> None:
         self._case, self._oracle, self._journal = case, oracle, journal
@@ -116,7 +118,7 @@ class Writer:
         return draft
 
     def candidate(self, program: Program) -> tuple[Repro, bytes | None] | None:
-        """The repro and data of a program of the last batch judged; None if it did not fail or cannot be written."""
+        """The repro and data of a program of the last judged batch; None if it did not fail or cannot be written."""
         outcome = self._oracle.shown(program)
         with suppress(SyntaxError, ChildFailed):
             if outcome is not None:

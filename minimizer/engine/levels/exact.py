@@ -1,4 +1,6 @@
-"""The level of exact runs, for what goes wrong between graphs: reduce the script → write it with an assertion of what a reader can see."""
+"""The level of exact runs, for faults between graphs: reduces the script, and ends it with an assertion of the visible
+difference.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,13 @@ from minimizer.report.model import Failure, Mechanism, Reproducibility, Workarou
 from minimizer.vocabulary import Reason, Status, Step
 
 BY_CONSTRUCT: tuple[Mechanism, ...] = ("wrong_constant", "skipped_handler")
-"""Mechanisms that say how a value came about, and not by what: there the construct that is left says more."""
+"""Mechanisms for which the reduced construct names the culprit better: they say how a value arose, and not from what.
+"""
 EVIDENCE = "AssertionError"
 
 
 class BetweenGraphs(TextLevel):
-    """One script, by exact runs."""
+    """The search on one script, judged by exact runs."""
 
     further = (passes.operations, passes.objects, shorter.statements)
 
@@ -60,12 +63,14 @@ class BetweenGraphs(TextLevel):
         self._executor = executor
         self._runs = ExactRuns(executor, script, timeout=timeout, line_of=self._line_of)
         self._text = ""
-        """What is run."""
+        """The text that is run."""
         self._raised = ("", "")
-        """What the blamed call raises without the compiler and with it, where that differs."""
+        """The exceptions of the blamed call without the compiler and with it, if they differ."""
 
     def compare(self) -> Answer:
-        """What the exact runs of the script say; where a check of its own ends the compiled run, those of the script without checks."""
+        """The result of the script's exact runs; if a check of its own ends the compiled run, that of the script
+        without checks.
+        """
         try:
             self._bundle = bundle(self._script, self._args)
         except (SyntaxError, UnicodeDecodeError):
@@ -82,9 +87,9 @@ class BetweenGraphs(TextLevel):
         return replace(without, failed_check=answer.failed_check)
 
     def draft(self, found: Found, *, reduces: bool = True) -> Draft | None:
-        """Reduce the script and write its repro; None where what is left cannot be asserted, or ``reduces`` is false.
+        """Reduce the script and write its repro; None if the rest cannot be asserted, or ``reduces`` is false.
 
-        The report speaks of the failure from the beginning: it is confirmed, however this ends.
+        The failure is in the report from the beginning: it is confirmed, however this ends.
 
         Raises:
             BudgetExceeded: the time is over.
@@ -103,19 +108,19 @@ class BetweenGraphs(TextLevel):
         with clock.undisturbed(WRITE_SECONDS), clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
             with self._journal.step(Step.EMIT):
                 repro = self._emit(reduced, oracle)
-            with suppress(BudgetExceeded):  # a repro is worth more than the number of operators that the script calls
+            with suppress(BudgetExceeded):  # a repro matters more than the number of operators
                 self._count(reduced)
             return Draft(repro, difference=found) if repro is not None else None
 
     def workaround(self, found: Found) -> Workaround | None:
-        """A workaround for a failure that was announced by `draft`; None where its mechanism is not known.
+        """A workaround for a failure announced by `draft`; None if its mechanism is unknown.
 
         Raises:
             BudgetExceeded: the time is over.
             ChildFailed: the child went away.
         """
         failure = self._journal.fault.announced
-        if failure.mechanism is None:  # the child went away before it was known
+        if failure.mechanism is None:  # the child went away first
             return None
         with suppress(SyntaxError):
             return find_workaround(
@@ -124,7 +129,8 @@ class BetweenGraphs(TextLevel):
         return None
 
     def past_wrappers(self, found: Settled) -> Settled:
-        """A healthy verdict on a script that was compared, unless that does something else for what it sees of the compiler's wrappers.
+        """The healthy verdict on a compared script, unless the script behaves differently because it sees the
+        compiler's wrappers.
 
         Raises:
             BudgetExceeded: the time is over.
@@ -156,7 +162,7 @@ class BetweenGraphs(TextLevel):
         self._take_failure(replace(self._journal.fault, failure=failure, observed=observed))
 
     def _explain(self, found: Found, mechanism: Mechanism) -> None:
-        """How what was announced came about."""
+        """Add the mechanism to the announced failure."""
         lost = words.object_in(found.difference)
         signature = f"between graphs: {mechanism} {lost} {found.difference.first.field}"
         known = self._journal.fault.stating(mechanism=mechanism, signature=signature)
@@ -164,7 +170,9 @@ class BetweenGraphs(TextLevel):
         self._journal.announce(replace(known, culprits=(first,)))
 
     def _blame(self, reduced: Source) -> None:
-        """The line of the script that does what is lost, or reads what is stale, as far as the reduced script shows it."""
+        """Blame the line of the script that makes the lost effect or reads the stale value, if the reduced script shows
+        it.
+        """
         fault = self._journal.fault
         failure, first = fault.announced, fault.culprits[0]
         line = culprit_line(reduced.tree, failure.object)
@@ -174,13 +182,13 @@ class BetweenGraphs(TextLevel):
         elif failure.mechanism in BY_CONSTRUCT and (made := construct_of(reduced.tree, failure.message)) is not None:
             first, line = first.model_copy(update={"what": made.what}), made.line
         source = culprit.Source.of(self._bundle.lines.get(line or 0))
-        if source is not None and failure.mechanism != "lost_gradient":  # the backward that should give that is known
+        if source is not None and failure.mechanism != "lost_gradient":  # its backward is the line, and known
             self._line, fault = line, fault.stating(source=source)
             first = first.model_copy(update={"source": source})
         self._journal.fault = fault.blaming(first)
 
     def _source(self, look: Look | Glance) -> culprit.Source | None:
-        """The line of the user's that is being run at a look: of the script, or of a module of its own."""
+        """The user's line at a look: in the script, or in a module of the user's."""
         if look.file:
             return culprit.Source(file=look.file, line=look.line, code=look.code)
         return culprit.Source.of(self._bundle.lines.get(look.line))
@@ -192,12 +200,12 @@ class BetweenGraphs(TextLevel):
         return f"line {source.line}{'' if source.file == self._script.name else f' of {source.file}'}"
 
     def _number(self, look: Look) -> int:
-        """The line of the script itself that is being run at a look; 0 if none is."""
+        """The line of the script itself at a look; 0 if the look is elsewhere."""
         source = self._source(look)
         return source.line if source is not None and source.file == self._script.name else 0
 
     def _count(self, reduced: Source) -> None:
-        """Count the operators that the compiled functions call, of the script and of what is left of it."""
+        """Count the operators that the compiled functions call, in the script and in the reduced script."""
         before, after = (self._rerun.observed(text).calls for text in (self._text, reduced.text))
         known = self._journal.fault.counting(nodes_before=before)
         self._journal.fault = replace(known, reduction=known.reduced.counted(after))
@@ -210,7 +218,7 @@ class BetweenGraphs(TextLevel):
         return self._publish(shown) if shown is not None else None
 
     def _asserted(self, text: str, oracle: ExactOracle) -> Iterator[str]:
-        """The script with an assertion at its end, the way that reads best first."""
+        """The script with an assertion at its end, in several forms, the most readable first."""
         exiting = raising(text, *self._raised) if any(self._raised) else None
         if exiting is not None:
             yield exiting
@@ -235,7 +243,7 @@ class BetweenGraphs(TextLevel):
         yield from (asserted(said, claim) for said, claim in unsteady)
 
     def _end(self, text: str, oracle: ExactOracle) -> tuple[Change, ...]:
-        """What differs at the end of a script."""
+        """The differences at the end of a script."""
         logs = oracle.logs(text)
         return difference_at_end(*logs) if logs is not None else ()
 

@@ -1,4 +1,6 @@
-"""The search for the smallest script that still has a finding, which is the failure then: a graph break, or a function that is compiled again and again."""
+"""Searches for the smallest script with a finding, treated as the failure: a graph break, or a function compiled
+repeatedly.
+"""
 
 from __future__ import annotations
 
@@ -30,41 +32,46 @@ from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Stage, Step
 
 BACKENDS = ("eager", "aot_eager", None)
-"""The simplest first. Dynamo alone breaks graphs and decides what is compiled again, but some guards come from what is behind it. None: the script's own."""
+"""Simplest first. Dynamo alone breaks graphs and decides to recompile, but some guards come from later stages. None:
+the script's own.
+"""
 PARTS = 2
-"""Graphs of a function that is split; of one that is compiled again and again there are more."""
+"""Graphs of a function that a break splits; a recompiled function has more."""
 ENOUGH = REPEATED + 1
-"""Compilations of one function that show that its guard fails for `REPEATED` values."""
+"""Compilations of one function that prove its guard fails for `REPEATED` values."""
 VALUES = re.compile(r" \([^()]*\)$")
-"""The values at the end of a reason, which another run of the script may not have."""
+"""Matches the values at the end of a reason, which may differ in another run of the script."""
 
 
 class FindingOracle(Rerun):
-    """Judges whether a script ends well with the compiler and without it, and has a finding like ``cause``."""
+    """Judges whether a script passes with and without the compiler, and has a finding like ``cause``."""
 
     def __init__(self, executor: Executor, path: Path, kind: Kind, cause: Cause) -> None:
         super().__init__(executor, path)
         self.kind, self.cause = kind, cause
         self._trait = trait(cause)
         self.graphs = 0
-        """The least number of graphs: what is split must have parts, or nothing is lost by it."""
+        """The least number of graphs: a split function must keep several parts, or the break costs nothing."""
         self._limit: int | None = None
-        """Compilations of one function in a run, where those show the finding: further ones would only take their time."""
+        """A recompile limit for runs in which that many compilations already show the finding; further ones only cost
+        time.
+        """
 
     @property
     def signature(self) -> str:
-        """A short stable name of what must be the same."""
+        """A short stable name of the trait that candidates must share."""
         return f"{self.kind}-{hashlib.sha256(self._trait.encode()).hexdigest()[:12]}"
 
     def shown(self, text: str) -> Cause | None:
-        """The cause of the finding in a run of a script on `backend`; None if it does not show it."""
+        """The cause of the finding in a run of a script on `backend`; None if the run does not show it."""
         (outcome,) = self._run([self._request(text, compiled=True, backend=self.backend)])
         return self._cause(outcome)
 
     def aim(self, text: str) -> bool:
-        """Choose the simplest backend on which a script shows the finding, and ask of smaller ones as many graphs as it has, at most `PARTS`.
+        """Choose the simplest backend on which a script shows the finding, and require its number of graphs, up to
+        `PARTS`.
 
-        Whether there is one.
+        Returns whether there is one.
         """
         for backend, limit in product(BACKENDS, self._limits()):
             self._limit = limit
@@ -95,10 +102,10 @@ class FindingOracle(Rerun):
 
 
 class FindingLevel(TextLevel):
-    """The search among the texts of one script that ``oracle`` judges."""
+    """The search among the texts of one script, with ``oracle`` as the judge."""
 
     further = (passes.operations, passes.objects)
-    """What is computed, and by which objects, does not matter."""
+    """These passes may change what is computed, and by which objects: neither matters to a finding."""
 
     def __init__(
         self, script: Path, args: Sequence[str], journal: Journal, oracle: FindingOracle, *, jobs: int
@@ -107,7 +114,7 @@ class FindingLevel(TextLevel):
         self._oracle = oracle
 
     def announce(self) -> None:
-        """Tell of the finding as a failure; the report speaks of it however the search ends."""
+        """Announce the finding as a failure; it stays in the report however the search ends."""
         finding, kind = self._oracle.cause.finding, self._oracle.kind
         failure = Failure(
             kind=kind,
@@ -122,7 +129,9 @@ class FindingLevel(TextLevel):
         self._journal.blame(replace(self._journal.fault, culprits=(culprit,)))
 
     def draft(self) -> Draft | None:
-        """Reduce the script and write its repro; None where no text of it shows the finding, or none can be written that asserts it."""
+        """Reduce the script and write its repro; None if no text of it shows the finding, or no assertion of it can be
+        written.
+        """
         oracle, journal = self._oracle, self._journal
         with journal.step(Step.LOCALIZE):
             try:
@@ -135,7 +144,7 @@ class FindingLevel(TextLevel):
             seen = oracle.observed(script.text)
         journal.fault = journal.fault.stating(
             reproducibility=Reproducibility(failed=2, runs=2)
-        )  # the first: the survey
+        )  # the survey was the first run
         lines = len(script.text.splitlines())
         reduced = self._reduced(script, oracle.check, oracle.kind, lines=lines, operators=seen.calls, draws=seen.draws)
         with journal.clock.undisturbed(WRITE_SECONDS), journal.step(Step.EMIT):
@@ -145,7 +154,7 @@ class FindingLevel(TextLevel):
             return self._emit(reduced.text)
 
     def _emit(self, text: str) -> Draft | None:
-        """The first form of the repro that says what Dynamo says of the script."""
+        """The first form of the repro that reproduces what Dynamo says of the script."""
         cause = self._oracle.shown(text)
         if cause is None:
             return None
@@ -159,5 +168,5 @@ class FindingLevel(TextLevel):
 
 
 def _says(evidence: str, error: ExceptionInfo | None) -> bool:
-    """Whether a repro ended itself with these words."""
+    """Whether a repro ended itself with this message."""
     return has_ended_itself(error) and error is not None and evidence in error.message

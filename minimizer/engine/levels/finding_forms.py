@@ -1,6 +1,6 @@
-"""Forms of the repro of a finding, the most readable first: what Dynamo is made to raise, or what it counts.
+"""Forms of the repro of a finding, the most readable first: an error that Dynamo is made to raise, or its counters.
 
-All keep the promise of the others: exit status 1 while the script does that, 0 once it does not, 125 where it cannot run.
+All keep the exit status of other repros: 1 if the script has the finding, 0 if it no longer does, 125 if it cannot run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ with torch.compiler.set_stance("force_eager"):
     expected = saved_bytes()
 actual = saved_bytes()
 """
-"""The storages are held, or their addresses would come again."""
+"""Holds the storages, since a freed address would be reused."""
 TAKEN = frozenset({"saved_bytes", "saved", "pack", "value", "storage", "expected", "actual"})
 SAVED_MORE = "expected="
 SAVED = f'assert actual <= {TIMES_MORE} * expected, f"{{expected=:,}}, {{actual=:,}}"\n'
@@ -52,14 +52,14 @@ assert not reasons, f"{BREAK}{{{{reasons[0]}}}}"
 
 @dataclass(frozen=True)
 class Form:
-    """The statements of a repro, and what it says when it exits with 1."""
+    """The statements of a repro, and its message when it exits with 1."""
 
     text: str
     evidence: str
 
 
 def forms(text: str, kind: Kind, reason: str) -> Iterator[Form]:
-    """Forms of a reduced script; ``reason``: the first line of what Dynamo says of a graph break."""
+    """Forms of a reduced script; ``reason``: the first line of Dynamo's reason for a graph break."""
     if imported(ast.parse(text)).get("torch") != "torch":
         text = _importing(text, "import torch")
     if kind is Kind.MEMORY:
@@ -71,12 +71,12 @@ def forms(text: str, kind: Kind, reason: str) -> Iterator[Form]:
         return
     raised = _handled(with_fullgraph(text), "torch._dynamo.exc.Unsupported as error", f'f"{BREAK}{{error}}"')
     yield Form(guarded(raised), f"{BREAK}{reason}")
-    # Where ``fullgraph`` captures what is a break without it, as numbers that are taken out of tensors.
+    # For breaks that ``fullgraph`` captures, such as numbers read out of tensors.
     yield Form(_importing(guarded(text), COUNTS) + COUNTED.format(reason=reason), f"{BREAK}{reason}")
 
 
 def _importing(text: str, statement: str) -> str:
-    """The script with an import, behind its docstring and imports from the future, which have to come first."""
+    """The script with an import, after its docstring and ``__future__`` imports."""
     tree = ast.parse(text)
     first = sum(
         (isinstance(one, ast.ImportFrom) and one.module == "__future__") or (not place and _is_text(one))
@@ -91,9 +91,9 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _counting(text: str) -> Iterator[str]:
-    """The script with its end in a function that counts what is saved in it, called without the compiler and with it.
+    """The script with its end in a function that counts the bytes saved in it, called without the compiler and with it.
 
-    The end is the last statement, or all behind the last that defines or compiles something. None where a name is taken.
+    The end is the last statement, or everything after the last definition or compilation. Nothing if a name is taken.
     """
     body = ast.parse(text).body
     if TAKEN & {node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)}:
@@ -109,14 +109,14 @@ def _counting(text: str) -> Iterator[str]:
 
 
 def _limited(text: str) -> str:
-    """The script with settings by which a further compilation of one function is an error, behind its last definition."""
+    """The script with settings, after its last definition, that make one more compilation of a function an error."""
     body = ast.parse(text).body
     place = 1 + max((i for i, statement in enumerate(body) if isinstance(statement, DECLARATIONS)), default=-1)
     return _text([*body[:place], *ast.parse(LIMIT).body, *body[place:]])
 
 
 def _handled(text: str, error: str, message: str) -> str:
-    """The script with a handler around its last statement, which exits with this message."""
+    """The script with a handler around its last statement that exits with this message."""
     *before, last = ast.parse(text).body
     (handled,) = ast.parse(f"try:\n    pass\nexcept {error}:\n    raise SystemExit({message})\n").body
     assert isinstance(handled, ast.Try)

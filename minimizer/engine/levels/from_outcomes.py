@@ -1,4 +1,4 @@
-"""Turns trial outcomes into the report's terms: the culprit, the size of the error, the details for the repro."""
+"""Converts trial outcomes into the report's terms: the culprit, the size of the error, the details for the repro."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ BOOKKEEPING = {
     "aten.detach", "aten.alias", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.empty", "aten.clone", "aten.view",
     "aten._unsafe_view", "aten.expand", "aten.unsqueeze", "aten.squeeze", "aten.t", "aten.reshape",
 }  # fmt: skip
-"""Operators that move or view data, blamed only where a program has no others."""
+"""Operators that move or view data, blamed only in a program without others."""
 CASTS = {"_to_copy", "bfloat16", "double", "float", "half", "to", "type", "type_as"}
 """Names of explicit casts."""
 UNCOMPARED = ("aliasing", "identity", "requires_grad", "stride")
-"""Aspects whose differences are ignored where a repro compares values."""
+"""Aspects ignored by a repro that compares values."""
 
 
 def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | None, window: Program) -> Culprit:
-    """The culprit that a reduced program shows; ``window``: before reduction, its nodes with modules and lines."""
+    """The culprit of a reduced program; ``window``: the program before its reduction, whose nodes have modules and
+    lines.
+    """
     origins = {node.name: node for node in window.nodes}
     nodes = [origins.get(node.name, node) for node in program.nodes]
     counted = [node for node in nodes if node.counts] or nodes
     operators = operators or [name for node in counted if (name := _packet(node))]
-    # What makes two outputs one object is the view, and not what computes the values.
+    # Two outputs become one object by a view, not by the operator that computes the values.
     is_view = any(difference.what == "identity" for difference in _differences_of(outcome))
     blamed = [name for name in operators if (name in BOOKKEEPING) is is_view] or list(operators)
     module, module_class = _module(counted)
@@ -51,7 +53,7 @@ def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | No
 
 
 def _differences_of(outcome: Outcome | None) -> Sequence[Difference]:
-    """The differences that a trial shows; none where it was not compared."""
+    """The differences of a trial; none if it was not compared."""
     return outcome.verdict.differences if outcome is not None and outcome.verdict is not None else ()
 
 
@@ -60,7 +62,7 @@ def _drops_a_cast(outcome: Outcome | None) -> bool:
 
 
 def _casts(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that cast, by the names that a script has for it."""
+    """The nodes that cast, by the names that scripts use for casts."""
     return [node for node in nodes if node.target.removesuffix(".default").rpartition(".")[2] in CASTS]
 
 
@@ -79,7 +81,7 @@ def error_of(outcome: Outcome | None) -> Error | None:
     return Error(
         max_abs=worst.max_abs,
         max_rel=worst.max_rel,
-        compiled_vs_fp64=verdict.compiled_error if is_finite else None,  # it covers the finite elements only
+        compiled_vs_fp64=verdict.compiled_error if is_finite else None,  # covers the finite elements only
         eager_vs_fp64=verdict.eager_error,
         required_atol=worst.required_atol,
         required_rtol=worst.required_rtol,
@@ -122,20 +124,22 @@ def details_of(program: Program, outcome: Outcome, tolerance: dict[str, Any] | N
 
 
 def _tolerances(outcome: Outcome, tolerance: dict[str, Any] | None) -> Details:
-    """The tolerances of the repro's check: those of the script's own, none where the referee was exact, or ones that see the error."""
+    """The tolerances of the repro's check: those of the script's own check, zero if the referee was exact, else small
+    enough for the error.
+    """
     if tolerance:
         return {"rtol": float(tolerance.get("rtol", 0.0)), "atol": float(tolerance.get("atol", 0.0))}
     if outcome.verdict is not None and outcome.verdict.rule.startswith("exact"):
         return {"rtol": 0.0, "atol": 0.0}
     if small := [d for d in _differences_of(outcome) if d.rtol is not None]:
-        # `assert_close` would let it pass: half of the error is still several times what eager is off.
+        # `assert_close` defaults would pass: half of the error is still several times eager's own error.
         least = float(f"{min(d.required_atol or 0.0 for d in small) / 2:.0e}")
         return {"rtol": max(d.rtol or 0.0 for d in small), "atol": least}
     return {}
 
 
 def _add_inputs(details: Details, program: Program, differences: Sequence[Difference]) -> None:
-    """Add the inputs that are changed, or whose gradients are, where these differ."""
+    """Add the inputs that differ after mutation, or whose gradients differ."""
     mutated = [name for d in differences if (name := _input_at(program, d.where)) and d.kind == "wrong_output"]
     if mutated and not any(d.where.startswith("output") and d.kind == "wrong_output" for d in differences):
         details["mutated"] = list(dict.fromkeys(mutated))
@@ -154,7 +158,7 @@ def _add_aspect(details: Details, program: Program, difference: Difference) -> N
         details["input"] = name
     for text in (difference.expected, difference.actual):
         other = text.removeprefix("shares storage with ").removeprefix("the object of ")
-        if other == text:  # storage, or an object, of its own
+        if other == text:  # own storage, or own object
             continue
         if (name := _input_at(program, other)) is not None:
             details["alias_of"] = name
@@ -189,13 +193,13 @@ def _gradient_at(program: Program, where: str) -> str | None:
 
 
 def _packet(node: Node) -> str:
-    """The operator that a node's target names, for programs whose operators could not be observed; empty if none."""
+    """The operator named by a node's target, for programs whose operators were not observed; empty if none."""
     match = re.fullmatch(r"torch\.ops\.aten\.(\w+)(?:\.\w+)?|(?:torch|torch\.nn\.functional)?\.(\w+)", node.target)
     return f"aten.{match[1] or match[2]}" if match else ""
 
 
 def _module(nodes: Sequence[Node]) -> tuple[str, str]:
-    """Path and class of the innermost module that holds every node with a module; the class only if a node names it."""
+    """Path and class of the innermost module that contains every node with a module; the class only if a node names it."""
     paths = sorted({node.module for node in nodes if node.module})
     if not paths:
         return "", ""
@@ -206,14 +210,14 @@ def _module(nodes: Sequence[Node]) -> tuple[str, str]:
 
 
 def mechanism_of(verdict: Verdict | None) -> dict[str, Any]:
-    """How a fault of precision came about, as fields of a failure; both are empty for other faults."""
+    """The mechanism of a precision fault, as fields of a failure; both empty for other faults."""
     if verdict is None or not verdict.mechanism:
         return {"mechanism": None, "object": ""}
     return {"mechanism": verdict.mechanism, "object": verdict.rule.partition(": ")[2]}
 
 
 def failure_of(outcome: Outcome, signature: Signature) -> Failure:
-    """The failure that a trial shows, where it differs from the one that the script ended with."""
+    """The failure of a trial, where it differs from the one that ended the script."""
     error = outcome.exception
     return Failure(
         kind=signature.kind,
@@ -226,14 +230,14 @@ def failure_of(outcome: Outcome, signature: Signature) -> Failure:
 
 
 def _is_nonfinite(verdict: Verdict | None) -> bool:
-    """Whether a side has NaN or an infinity where the other has none."""
+    """Whether one side has NaN or infinities and the other does not."""
     return verdict is not None and any(difference.what in NONFINITE for difference in verdict.differences)
 
 
 def dispute(shown: Outcome, judged: Outcome) -> str | None:
     """The sentence for a difference that only the script's own check calls a failure.
 
-    None if our rule calls it one too, or if only one side has NaN or infinities, which no tolerance lets pass.
+    None if our rule calls it one too, or if only one side has NaN or infinities, which no tolerance passes.
 
     Args:
         shown: the outcome judged by the script's tolerance.
@@ -257,7 +261,7 @@ def dispute(shown: Outcome, judged: Outcome) -> str | None:
 
 
 def verdict_sentence(fault: Fault) -> str:
-    """The verdict as a sentence; empty unless there are a failure, a reduction and a verification."""
+    """The verdict as a sentence; empty without a failure, a reduction and a verification."""
     failure, reduction, verification = fault.failure, fault.reduction, fault.verification
     if failure is None or reduction is None or verification is None:
         return ""
@@ -281,7 +285,7 @@ def verdict_sentence(fault: Fault) -> str:
         nodes, lines = reduction.nodes_after, reduction.lines_after
         size = (
             counted(nodes, "node") if nodes else counted(lines, "line")
-        )  # no time was left to count those of a script
+        )  # a script's operators were not counted in time
         return f"{sentence} The repro has {size} and failed {times}."
     stopped = f", and {counted(verification.stopped, 'run')} had to be stopped for want of time" * bool(
         verification.stopped

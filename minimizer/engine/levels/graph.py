@@ -1,7 +1,7 @@
-"""From a captured graph to a repro that is not verified yet: localize → reduce → blame → emit.
+"""From a captured graph to an unverified repro: localize → reduce → blame → emit.
 
-A failure is taken to be steady until a run does not show it. Candidates accepted by then stay accepted, but some may
-have been refused by chance: the reduction goes on from there with a sequential oracle (`oracle/sequential.py`).
+A failure counts as deterministic until a run does not show it. Candidates accepted by then stay accepted, but others
+may have been refused by chance: the reduction continues from there with a sequential oracle (`oracle/sequential.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from minimizer.report.model import HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Status, Step, counted
 
 BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
-"""Calls in the text of a script that trains: the only sign of it in one that fails before its first backward."""
+"""Matches a backward in a script's text: the only sign that a script trains, if it fails before its first backward."""
 UNLOCATED = "There was no time to look for the part of the graph that fails: the repro holds the whole graph. A larger --budget may shrink it."
 UNSEEN = "The script fails, and in the time for that no part of its graph was seen to fail by itself: a larger --budget may show one."
 UNBLAMED = "There was no time left to tell which stage of the compiler fails: a larger --budget may tell."
@@ -62,8 +62,8 @@ Repeat = Callable[[Reproducibility, int, Event], Future[Reproducibility]]
 class Search:
     """The search for a repro of one ``case``, judged by ``oracle``.
 
-    ``script``: the user's. ``target``: the root to reduce, as `localize` takes it.
-    ``jobs``: trials in parallel. ``vanishes``: as `WindowSearch` has it.
+    ``script``: the user's. ``target``: the root to reduce, as for `localize`. ``jobs``: trials in parallel.
+    ``vanishes``: as for `WindowSearch`.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class Search:
         self._to_finish, self._to_verify = partial(to_finish, pace, kind), partial(to_verify, pace, kind)
         self._accepted: list[Program] = []
         self._shown: Outcome | None = None
-        """An outcome that shows the failure: that of the smallest program, as far as it is known."""
+        """An outcome of the smallest failing program so far; None if unknown."""
 
     def run(self, repeat: Repeat) -> Draft:
-        """Take every step in order. A search that is cut short emits the best so far, in time reserved for that.
+        """Run the steps in order. A search that is cut short emits the best program so far, in time reserved for that.
 
         Raises:
             Unreduced: no window of the graph fails in isolation.
@@ -103,18 +103,18 @@ class Search:
         if not always(seen):
             oracle.expect(seen)
         try:
-            repeats = repeat(seen, 2, over)  # in parallel to the search, which seldom fills all cores
+            repeats = repeat(seen, 2, over)  # in parallel to the search, which seldom uses all cores
             start = self._locate()
             program, located = start.program, start.located
             with self._journal.clock.reserving(self._to_finish):
-                with suppress(BudgetExceeded, Cancelled):  # there are no further candidates then
+                with suppress(BudgetExceeded, Cancelled):  # if the pin is cut short by the time, no candidates follow
                     pin(oracle, case.signature, start.best)
                 with self._journal.step(Step.REDUCE):
                     if oracle.sequential is not None:
                         with suppress(BudgetExceeded, Cancelled):
                             oracle.estimate((start.best, program))
                     reduced = self._reduce(start)
-                    seen = repeats.result()  # inside the step, where the end of the budget stops the wait
+                    seen = repeats.result()  # inside the step, whose time limit bounds this wait
             measured = self._blame(reduced.best, located)
             is_flaky = not (measured.is_steady and always(seen))
             if is_flaky and oracle.sequential is None:
@@ -126,7 +126,7 @@ class Search:
             if measured.outcome.ending is Ending.NONDETERMINISTIC:
                 raise Unreduced(self._nondeterministic())
         finally:
-            over.set()  # a search that ends early needs no rate, and the next suspect all of the machine
+            over.set()  # stop the repeats: their rate is no longer needed, and the next suspect needs the machine
             self._journal.fault = replace(self._journal.fault, also_seen=tuple(also_seen(oracle.also_seen)))
         self._count(seen, measured.rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
@@ -140,11 +140,11 @@ class Search:
         return replace(draft, found=found, way=way)
 
     def _locate(self) -> Checkpoint:
-        """Find a window that fails in isolation, where the reduction begins; the whole graph if the time ends before there is one.
+        """Find a window that fails in isolation, as the start of the reduction; on timeout, the whole graph.
 
         Raises:
-            Unreduced: no window does; or none was seen to in the time for it, and other ways are left some.
-            BudgetExceeded: the time ended, and the whole graph was not seen to fail in what was held back.
+            Unreduced: no window fails in isolation; or none was found in time, and time is left for other routes.
+            BudgetExceeded: the time is over, and the whole graph did not fail within the reserve.
         """
         try:
             with self._journal.clock.reserving(self._to_finish), self._journal.step(Step.LOCALIZE):
@@ -160,7 +160,7 @@ class Search:
         return start
 
     def _whole(self) -> Checkpoint | None:
-        """The whole graph, if it fails in isolation and is no mere suspect; None too where there is no time to see it."""
+        """The whole graph, if it fails in isolation; None for a suspect, and if there is no time to run it."""
         program, clock = self._case.program.as_compiled(), self._journal.clock
         if self._case.otherwise is not None:
             return None
@@ -173,15 +173,15 @@ class Search:
         return None
 
     def firmer(self, way: Way, found: Found, fails: Fails) -> Draft | None:
-        """Reduce again, from the smallest accepted program that fails in a clean process, checking each step in one.
+        """Reduce again, from the smallest accepted program that fails in a clean process, and check each step in one.
 
-        None if no accepted program does. ``way``: the way to what was found, which does not fail there.
+        None if no accepted program fails there. ``way``: the search behind ``found``, which does not fail there.
 
         Raises:
             BudgetExceeded: the time ended before one was found.
         """
         start, self._shown = way.start, way.shown
-        # A checkpoint holds its last program only; of those before it, only the window is known.
+        # A checkpoint stores only its last program; of the earlier ones, only the window is known.
         earlier = [start.located.window] if start.history else []
         alone, programs = Alone(self._oracle, self._writer.candidate, fails), [*earlier, start.best, *way.accepted]
         before, failure = self._journal.fault.reduced, self._journal.fault.announced
@@ -255,7 +255,11 @@ class Search:
         return reduced if backend is None else self._confirmed(start, reduced, keeper.history)
 
     def _cheapest(self, program: Program) -> str | None:
-        """The backend to reduce on; None for the program's own. One compilation must decide, and a hang takes its time on each."""
+        """The backend to reduce on; None for the program's own.
+
+        None for a flaky failure, which needs repeated compilations, and for a hang, which costs its timeout on every
+        backend.
+        """
         if self._oracle.sequential is not None or self._case.signature.kind is Kind.HANG:
             return None
         clock = self._journal.clock
@@ -269,7 +273,9 @@ class Search:
     def _confirmed(
         self, start: Checkpoint, reduced: Reduced[Program], history: Sequence[HistoryStep]
     ) -> Reduced[Program]:
-        """What was reduced on a lower rung of the ladder, if it fails on its own backend; else that reduces what still does."""
+        """Check a program reduced on a lower rung on its own backend; if it passes there, reduce on from the last one
+        that fails.
+        """
         check, way = self._oracle.check, [start.best, *self._accepted]
         with suppress(BudgetExceeded, Cancelled):
             if check([reduced.best])[0]:
@@ -284,11 +290,11 @@ class Search:
 
     def _polished(self, program: Program, check: Check) -> Program:
         oracle = self._oracle
-        if oracle.sequential is not None:  # without a statement the failure may only have another rate
+        if oracle.sequential is not None:  # without a statement, the failure may only change its rate
             return program
         seen = oracle.also_seen.copy()
         polished = polish(program, check, jobs=self._jobs, watch=self._journal.watch)
-        oracle.also_seen = seen  # failures of a pass that lacks a statement say nothing about the script
+        oracle.also_seen = seen  # failures of a pass that lacks a statement are not the script's
         return polished
 
     def _reduce_again(self, start: Checkpoint, best: Program) -> Reduced[Program]:
@@ -309,17 +315,19 @@ class Search:
             nodes_before=program.size,
             nodes_after=nodes,
             lines_before=self._lines,
-            lines_after=earlier.lines_after if earlier is not None else 0,  # of the best repro that was kept
+            lines_after=earlier.lines_after if earlier is not None else 0,  # of the best repro published so far
             trials=trials,
         )
 
     def _blame(self, program: Program, located: Localized) -> Measured:
-        """Find the stage and the culprit; only the culprit's nodes where the time that is not held back for verification ends before."""
+        """Find the stage and the culprit; only the culprit's nodes if the time before the verification's reserve does
+        not suffice.
+        """
         clock = self._journal.clock
         with until_over(), clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, BLAME_SHARE):
             return self._blamed(program, located)
         fault = self._journal.fault
-        if fault.announced.stage is Stage.UNKNOWN:  # that of a flaky failure is known from a first search
+        if fault.announced.stage is Stage.UNKNOWN:  # for a flaky failure, a first search already found it
             self._journal.note(UNBLAMED)
         if self._shown is None:
             with clock.undisturbed(WRITE_SECONDS):
@@ -350,7 +358,7 @@ class Search:
 
 
 def pin(oracle: Oracle, signature: Signature, window: Program) -> None:
-    """Require NaN or infinities of every candidate, where they are the failure and the window shows them."""
+    """Require NaN or infinities of every candidate, if they are the failure and the window shows them."""
     if signature.nonfinite:
         (outcome,) = oracle.judge([window])
         shown = signature_of(outcome)

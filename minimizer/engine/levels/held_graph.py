@@ -1,4 +1,4 @@
-"""From a held call to a repro of its graph: the search in that graph or, of several suspects, in that of the first which is confirmed."""
+"""From a held call to a repro of its graph; of several suspects, of the first graph in which the fault is confirmed."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class GraphLevel:
         journal: the record of the job.
         jobs: trials in parallel.
         triage: holds the suspects.
-        exact: what the exact runs said.
-        target: the root to reduce, as `localize` takes it.
-        beside: runs what need not be waited for.
-        vanishes: the verdict on a failure that its graph does not show by itself, if it is known why.
+        exact: the result of the exact runs.
+        target: the root to reduce, as for `localize`.
+        beside: runs background work that nobody waits for.
+        vanishes: the verdict on a failure that its graph does not show in isolation, if the reason is known.
     """
 
     def __init__(
@@ -62,11 +62,12 @@ class GraphLevel:
         self._vanishes = vanishes
 
     def draft(self, case: Case) -> Draft:
-        """The repro of a failing call's graph, with the exact inputs of that call; of several suspects, that of the first confirmed.
+        """The repro of a failing call's graph, with the exact inputs of that call; of several suspects, of the first
+        confirmed.
 
         Raises:
             Unreduced: no window of the graph fails in isolation.
-            Unanswered: the graph's values cannot be had.
+            Unanswered: the graph's values cannot be captured.
         """
         while True:
             self._announce(case)
@@ -89,7 +90,8 @@ class GraphLevel:
             case = further
 
     def firmer(self, draft: Draft, fails: Fails) -> Draft | None:
-        """The repro of a graph that was reduced less far, and ``fails`` in a clean process too; None if no program on the way does.
+        """The repro of a less reduced graph that ``fails`` in a clean process too; None if no program of the search
+        does.
 
         Raises:
             BudgetExceeded: the time ended before one was found.

@@ -1,4 +1,4 @@
-"""From a script that raises around its graphs to a repro of its calls of torch: trace → slice → reduce, as a flat script, at the script level."""
+"""From a script that raises around its graphs to a repro of its torch calls: trace → slice → reduce as a flat script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minimizer.errors import BudgetExceeded
 from minimizer.vocabulary import Kind, Step
 
 RAISED = (Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR)
-"""Failures that torch raises: what a check of the script's own raises is not among its calls of torch."""
+"""Failures that torch raises; an exception of the script's own check is not among its calls of torch."""
 
 
 class OuterLevel:
@@ -31,10 +31,11 @@ class OuterLevel:
         self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
 
     def draft(self, otherwise: Settled) -> Draft | None:
-        """Trace the script, and reduce the calls that raise like it; None where they do not, or are no shorter than the script.
+        """Trace the script and reduce the calls that raise like it; None if they do not, or are no shorter than the
+        script.
 
         Raises:
-            ChildFailed: the trace is malformed, or a graph of it too large.
+            ChildFailed: the trace is malformed, or one of its graphs is too large.
         """
         try:
             script = Script.parse(bundle(self._script, self._args).text)
@@ -49,7 +50,7 @@ class OuterLevel:
                 rerun.target, outcome = rerun.failure(script.text)
                 found = self._events(rerun)
         except BudgetExceeded:
-            self._journal.watch()  # raises where it was the time of the whole job
+            self._journal.watch()  # raises if the whole job's time is over
         if outcome is None or found is None or Script.parse(found.script.text).size >= script.size:
             return None
         self._journal.log(f"the program around the graphs: {found.events} events, {found.trials} trials")
@@ -60,7 +61,9 @@ class OuterLevel:
         return draft
 
     def _tell(self, script: Script, outcome: Outcome, found: Found, rerun: Rerun) -> None:
-        """Tell the failure as the user's script raises it, by the ``outcome`` of its own run; ``found`` fails like it."""
+        """Describe the failure as the user's script raises it: ``outcome`` is that script's own run, and ``found``
+        fails like it.
+        """
         fault = self._journal.fault
         assert rerun.target is not None
         theirs = PythonLevel(self._executor, self._script, self._args, self._journal, jobs=self._jobs)

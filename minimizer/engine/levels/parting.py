@@ -1,7 +1,7 @@
 """From values that only a sequence of calls makes wrong to a script of them: trace → run side by side → slice.
 
-The script runs the program around the graphs with the compiler and without, and asserts at the event where the two part. From there on it
-is reduced like a user's script.
+The script runs the program around the graphs with the compiler and without, and asserts at the event where the two
+sides part. Then it is reduced like a user's script.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from minimizer.report.model import AlsoSeen, each_once
 from minimizer.vocabulary import Kind, Reason, Status, Step
 
 VALUES = (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
-"""Failures that a program run side by side can show."""
+"""Failures that a side-by-side run can show."""
 
 
 class EndsWell:
-    """A script that ends well as it is, and only reads what is wrong: with a change it would end well too, and confirms none."""
+    """A script that ends well unchanged, and only reads a wrong value: no run of it can confirm a change."""
 
     def run(self, text: str) -> Tried:
-        """Tell that nothing can be known by a run.
+        """Raise, since a run shows nothing.
 
         Raises:
             ChildFailed: always.
@@ -52,7 +52,7 @@ class EndsWell:
         return None
 
     def passes_without(self, parts: list[str]) -> bool:
-        """As for `run`.
+        """Raise, as `run` does.
 
         Raises:
             ChildFailed: always.
@@ -64,7 +64,7 @@ class EndsWell:
 
 @dataclass(frozen=True)
 class Compared:
-    """The program around the graphs of a script, run side by side; None for what is not known, with the reason in ``why``."""
+    """The side-by-side run of the program around a script's graphs; None for unknown parts, with the reason in ``why``."""
 
     program: OuterProgram | None = None
     sides: Sides | None = None
@@ -72,31 +72,31 @@ class Compared:
 
     @property
     def parting(self) -> Parting | None:
-        """The event to reduce: the first that is wrong, of those that the script's failing check reads if one of these is."""
+        """The event to reduce: the first wrong one, or the first wrong one that the script's failing check reads."""
         return (self.sides.checked or self.sides.first) if self.sides is not None else None
 
     @property
     def others(self) -> Sequence[Parting]:
-        """Wrong events beside that one."""
+        """Wrong events other than `parting`."""
         first = self.sides.first if self.sides is not None else None
         return [first] if first is not None and first is not self.parting else []
 
     @property
     def kind(self) -> Kind | None:
-        """The kind of failure that `parting` is of; None if there is none."""
+        """The kind of failure of `parting`; None without one."""
         program, parting = self.program, self.parting
         return _kind_of(program, parting) if program is not None and parting is not None else None
 
     @property
     def is_equal(self) -> bool:
-        """Whether all of the script was noted and run, and the sides agree."""
+        """Whether the whole script was traced and run, and both sides agree."""
         program, sides = self.program, self.sides
         is_whole = program is not None and not (program.cut or program.left_out or self.why)
         return is_whole and sides is not None and sides.first is None and not sides.stopped
 
 
 class PartingLevel:
-    """The search among the calls of torch around compiled graphs for those after which eager and compiled part."""
+    """The search for the calls of torch, around compiled graphs, after which eager and compiled part."""
 
     def __init__(self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int) -> None:
         self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
@@ -105,30 +105,30 @@ class PartingLevel:
         """The script's program, traced and run side by side.
 
         Args:
-            check: what a check of the script's own raises, if that is its failure: of several wrong events one that the check reads is
-                taken.
+            check: the exception of the script's own check, if that is its failure; a wrong event that the check reads
+                takes precedence.
 
         Raises:
-            ChildFailed: the trace is malformed, or a graph of it too large.
+            ChildFailed: the trace is malformed, or one of its graphs is too large.
         """
         clock = self._journal.clock
         try:
             with self._journal.step(Step.LOCALIZE), clock.within(PARTED_SHARE * clock.left):
                 return self._compared(check)
         except BudgetExceeded as error:
-            self._journal.watch()  # raises where it was the time of the whole job
+            self._journal.watch()  # raises if the whole job's time is over
             return Compared(why=str(error))
 
     def draft(
         self, compared: Compared, kind: Kind | None, original: Original | None = None, *, share: float = PARTED_SHARE
     ) -> Draft | None:
-        """Reduce the calls that part; None where none does, or their inputs have no short text.
+        """Reduce the calls that part; None if none do, or their inputs have no short text.
 
         Args:
             compared: the script's program.
             kind: that of the script's failure.
             original: the user's script, for the diagnosis; by default judged by how it ends.
-            share: of the time that is left, the most to find these calls.
+            share: the most of the time left that may be spent to find these calls.
 
         Raises:
             ChildFailed: the child went away.
@@ -163,17 +163,17 @@ class PartingLevel:
     def _made(
         self, compared: Compared, kind: Kind | None, original: Original | None
     ) -> tuple[MadeScript, Parted] | None:
-        """A script of the calls that part, and how it was found."""
+        """A script of the calls that part, and the search that found it."""
         program, first = compared.program, compared.parting
         if program is None:
             return None
-        if first is None or not first.is_of_values:  # an error, or a difference that was carried on
+        if first is None or not first.is_of_values:  # an error, or a difference that was propagated
             why = compared.why or "no event is wrong"
             self._journal.log(f"the program around the graphs does not part by a value: {why}")
             return None
         also_seen = [_as_seen(program, one) for one in compared.others]
         if isinstance(original, SurveyedScript) and not is_like(kind, program.events[first.event].kind):
-            # A failure all the same, which is told by its own name; no run of the script's survey confirms it.
+            # A failure too, reported under its own name; no run of the script's survey confirms it.
             self._journal.log(f"eager and compiled part first by another failure than the call's: {first.what}")
             also_seen += self._as_announced()
             kind, original = _kind_of(program, first), EndsWell()
@@ -200,14 +200,14 @@ class PartingLevel:
         return script, replace(found, also_seen=also_seen)
 
     def _as_announced(self) -> list[AlsoSeen]:
-        """The failure that was announced, as one beside another."""
+        """The announced failure, as an additional one."""
         failure = self._journal.fault.failure
         if failure is None:
             return []
         return [AlsoSeen(kind=failure.kind, signature=failure.signature, message=failure.message)]
 
     def _read_by(self, check: ExceptionInfo, program: OuterProgram) -> frozenset[int]:
-        """The events that a failing check of the script's reads; none where its text cannot be read."""
+        """The events that the script's failing check reads; none if the script's text cannot be read."""
         try:
             return read_by_check(program, self._script.read_text(), self._script.name, check)
         except (OSError, UnicodeDecodeError):
@@ -215,18 +215,18 @@ class PartingLevel:
 
 
 def _as_seen(program: OuterProgram, parting: Parting) -> AlsoSeen:
-    """A wrong event beside the one that is reduced, for the report."""
+    """A wrong event other than the reduced one, for the report."""
     kind = _kind_of(program, parting)
     signature = Signature(kind, what=parting.sort, nonfinite=parting.sort in NONFINITE)
     return AlsoSeen(kind=kind, signature=signature.text, message=f"{told(program, parting)}: {parting.what}")
 
 
 def _kind_of(program: OuterProgram, parting: Parting) -> Kind:
-    """The kind of failure that a wrong event is of: a result that a backward writes over is no gradient."""
+    """The kind of failure of a wrong event; a result that a backward overwrites is not a gradient."""
     is_gradient = program.events[parting.event].kind == BACKWARD and not parting.overwrites
     return Kind.WRONG_GRADIENT if is_gradient else Kind.WRONG_OUTPUT
 
 
 def is_like(kind: Kind | None, event: str) -> bool:
-    """Whether an event of this kind may be what a failing call showed: its result, or its backward and what uses the gradients."""
+    """Whether an event of this kind can be a failing call's: its result, or its backward and the uses of the gradients."""
     return (event == GRAPH) is (kind is not Kind.WRONG_GRADIENT)

@@ -1,7 +1,7 @@
-"""From a failing script to a repro that is not verified yet, at the script level: rerun → reduce → blame → emit.
+"""From a failing script to an unverified repro, at the script level: rerun → reduce → blame → emit.
 
-Used where a script fails only when compiled but none of its graphs fails in isolation, and where the failing graph
-cannot be written in public names.
+Used if a script fails only when compiled but none of its graphs fails in isolation, and if the failing graph cannot be
+written in public names.
 """
 
 from __future__ import annotations
@@ -60,23 +60,24 @@ class MadeScript:
     module: str
     source: Source | None
     cured: Callable[[str], str] = compiled_anew
-    """What changes the script so that it must pass; if it fails then too, its check may only see rounding."""
+    """Edits the script so that it must pass; if it still fails, its check may only see rounding."""
     what: str = LATER_CALL
-    """What is to blame beside the operators, in words."""
+    """The part to blame, in words, in addition to the operators."""
     stage: Stage | None = None
-    """The stage to blame where that is known beforehand, and runs of the script on other backends would not show it."""
+    """The stage to blame if known beforehand; runs of the script on other backends would not show it."""
     kind: Kind | None = None
-    """The kind of the user's failure, where the script compares another value than the user's did."""
+    """The kind of the user's failure, if the script compares another value than the user's did."""
     mechanism: Mechanism | None = None
-    """How the failure comes about, of what ``what`` names, where that is known."""
+    """The mechanism of the failure named by ``what``, if known."""
     kept_share: float = 0.0
-    """Of the time that is left when its reduction begins, what this leaves to other ways."""
+    """The share of the time left when its reduction begins that stays reserved for other routes."""
 
 
 class PythonLevel(TextLevel):
-    """The search at the script level: reduces the user's script, one that was ``made`` from a graph, or a ``flat`` one of its calls of torch.
+    """The search at the script level: reduces the user's script, one ``made`` from a graph, or a ``flat`` one of torch
+    calls.
 
-    ``rerun`` judges, by default the warm child.
+    ``rerun`` judges; by default the warm child.
     """
 
     def __init__(
@@ -94,16 +95,16 @@ class PythonLevel(TextLevel):
         super().__init__(script, args, journal, rerun or Rerun(executor, script), jobs=jobs)
         self._made, self._flat = made, flat
         self._raised_at: Source | None = None
-        """The innermost line of the user's on the stack of the failure."""
+        """The user's innermost line on the stack of the failure."""
         self._seen: Outcome | None = None
-        """The observed run of that script."""
+        """The run of the unreduced script that observes its compiled functions."""
 
     def draft(self, otherwise: Settled) -> Draft | None:
-        """Reduce the script and write its repro; None where ``otherwise`` stays the verdict.
+        """Reduce the script and write its repro; None if ``otherwise`` stays the verdict.
 
-        It stays where the script does not fail without our hooks. A script whose own check is in dispute gets a repro
-        only if that check fails on eager's kernels too (``aot_eager``) and does not measure time: then it is not a
-        matter of tolerance.
+        It stays if the script does not fail without our hooks. A script whose own check is in dispute gets a repro only
+        if that check also fails on eager's kernels (``aot_eager``) and does not measure time: then it is not a matter
+        of tolerance.
         """
         announced = self._journal.fault.failure.kind if self._journal.fault.failure is not None else None
         self._rerun.hangs = Kind.HANG in (otherwise.kind, announced)
@@ -127,7 +128,7 @@ class PythonLevel(TextLevel):
         self._announce(target, outcome, rate)
         reduced = self._reduce(script, target)
         if otherwise.reason in (Reason.DISPUTED, Reason.UNEXPLAINED) and names_clock(reduced.text):
-            # There is no failure for them to describe.
+            # No failure remains for them to describe.
             self._journal.fault = replace(self._journal.fault, reduction=None, also_seen=())
             return None
         patient = self._patient(reduced.text, target, rate)
@@ -139,7 +140,9 @@ class PythonLevel(TextLevel):
 
     @contextmanager
     def _until_verification(self, kind: Kind) -> Iterator[None]:
-        """Inside, what the clean runs need is held back; what is not known by then stays unknown, since a verified repro is worth more."""
+        """Reserve inside what the clean runs need; what is not known when the time ends stays unknown, since a verified
+        repro is worth more.
+        """
         clock = self._journal.clock
         with until_over(), clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
             yield
@@ -155,21 +158,21 @@ class PythonLevel(TextLevel):
         return [fails and self._is_cured(c.text) for fails, c in zip(verdicts, candidates, strict=True)]
 
     def _is_cured(self, text: str) -> bool:
-        """Whether a script that was made of calls passes once it is changed as it says."""
+        """Whether a script made of calls passes after its cure."""
         if self._made is None:
             return True
         signature, outcome = self._rerun.failure(self._made.cured(text), self._rerun.backend)
         return signature is None and outcome.ending is Ending.SAME
 
     def _patient(self, text: str, target: Signature, rate: Reproducibility) -> Patient:
-        """The patient to diagnose; a flaky failure counts as gone only after several passes in a row."""
+        """The patient to diagnose; a change cures a flaky failure only after several passes in a row."""
         repeats = passes_needed(rate)
         by_itself = RerunScript(self._rerun, self._script, self._args, repeats)
         original = self._made.original if self._made is not None else by_itself
         return Patient(ScriptTrials(text, target, self._rerun), original, self._script, repeats)
 
     def failure_of(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> Failure:
-        """The failure of a run, for the report; its lines are those of the user's files."""
+        """The failure of a run, for the report, with line numbers of the user's files."""
         self._read()
         return self._failure(target, outcome, rate)
 
@@ -215,7 +218,9 @@ class PythonLevel(TextLevel):
         return reduced
 
     def _cheapest(self, script: Script, target: Signature) -> str | None:
-        """The lowest rung of the ladder on which the script fails in the same way; None if that is its own backend, or it hangs."""
+        """The lowest rung of the ladder on which the script fails in the same way; None for its own backend, and for a
+        hang.
+        """
         if target.kind is Kind.HANG:
             return None
         below = (name for name, _ in rungs(backend_of(script.text))[:-1])
@@ -224,7 +229,8 @@ class PythonLevel(TextLevel):
     def _smallest(self, script: Script, check: Check, record: OnStep[Script]) -> Reduced[Script]:
         """Reduce the script on the cheapest backend that shows the failure.
 
-        If the result fails only there, or on a lower rung too, the reduction is taken up again from the last text that does neither.
+        If the result fails only on that backend, or also on a lower rung, reduce again from the last text that does
+        neither.
         """
         way = [script]
         clock, share = self._journal.clock, self._made.kept_share if self._made is not None else 0.0
@@ -256,12 +262,14 @@ class PythonLevel(TextLevel):
                 self._journal.log(f"what was reduced fails on {below} too: is it another fault than the script's?")
                 above = partial(self._check_above, check, below)
                 reached = last_that_fails(way, above)
-                if reached is not None:  # else the script fails there itself, at times
+                if reached is not None:  # else the script itself fails there, at times
                     found = again(found, above, reached)
-        return found  # clean processes decide where the time is over
+        return found  # if the time is over, clean processes decide
 
     def _check_above(self, check: Check, below: str, candidates: Sequence[Script]) -> list[bool | None]:
-        """Whether each candidate fails like the target, but not on the backend ``below`` too: else its fault is another than the script's."""
+        """Whether each candidate fails like the target, and not on the backend ``below`` as well, where its fault would
+        be another one.
+        """
         verdicts = check(candidates)
         return [
             fails and not self._rerun.fails_on(one.text, below) for fails, one in zip(verdicts, candidates, strict=True)
@@ -269,7 +277,7 @@ class PythonLevel(TextLevel):
 
     def _blame(self, script: Script, target: Signature) -> None:
         journal, text = self._journal, script.text
-        # What the time may not suffice for is known in part then.
+        # A partial culprit first, in case the time does not suffice.
         in_part = Culprit(what=together(script.tree, []), source=self._raised_at)
         journal.fault = replace(journal.fault, culprits=(in_part,), ladder=())
         breaks, raised, ladder = False, None, rungs(backend_of(text))
@@ -303,7 +311,7 @@ class PythonLevel(TextLevel):
         journal.blame(replace(journal.fault, culprits=(culprit,), reduction=reduction.counted(seen.calls)))
 
     def _own_line(self, error: ExceptionInfo | None) -> int | None:
-        """The line of the script that an error comes from, by its number in what was run."""
+        """The line of the script that raises an error, by its number in the text that ran."""
         source = error.source if error is not None else None
         return source[1] if source is not None and source[0] == self._script.name else None
 
@@ -311,7 +319,7 @@ class PythonLevel(TextLevel):
         return Source.of(self._bundle.lines.get(number))
 
     def _source(self, statement: str) -> Source | None:
-        """The line of the user's that is equal to a statement of the reduced script; None if there is none, or several are."""
+        """The user's line equal to a statement of the reduced script; None unless there is exactly one."""
         equal = [line for line in self._bundle.lines.values() if line[2] == statement.strip()]
         return Source.of(equal[0]) if len(equal) == 1 else None
 

@@ -1,4 +1,4 @@
-"""Names the culprit of a reduced script, where no graph was reduced: its operator and module, or the construct, and the line of that."""
+"""Names the culprit of a reduced script whose graphs were not reduced: operator and module, or construct, and its line."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ STAGE = re.compile(
     r"^torch\.(compile|testing|(tensor|randn?|ones|zeros|arange|full|randint|manual_seed|empty)$)"
     r"|^(super|__init__|print|range|len|clone|detach|compile|apply)$|^[A-Z]\w*$|\.[A-Z]\w*$"
 )
-"""Mere setup: what makes tensors and modules, compiles, or prints."""
+"""Matches mere setup: names that make tensors and modules, compile, or print."""
 HIGHER_ORDER = "higher_order."
 MOST_NAMED = 2
 
 
 @dataclass(frozen=True)
 class Observed:
-    """The runs of a script, before and after its reduction, that observe the compiled functions; ``line``: the one that raised, in each.
+    """Runs of a script, before and after its reduction, that observe the compiled functions; ``line``: the raising line
+    of each.
 
-    ``source_of`` is the user's own line for one of the script before its reduction, whose numbers a reduced tree keeps.
+    ``source_of`` is the user's line for one of the unreduced script, whose numbers a reduced tree keeps.
     """
 
     before: Outcome
@@ -39,7 +40,7 @@ class Observed:
 def culprit_of(tree: ast.Module, seen: Observed, message: str, circumstances: Sequence[str] = ()) -> Culprit:
     """The culprit of a reduced script.
 
-    ``message``: what the failure says. ``circumstances``: what else the failure needs, such as a graph break.
+    ``message``: that of the failure. ``circumstances``: further conditions of the failure, such as a graph break.
     """
     ops = operators_in(seen.after.ops)
     operator = _operator(seen, is_inside=_raises_inside(tree, seen.line))
@@ -56,16 +57,16 @@ def culprit_of(tree: ast.Module, seen: Observed, message: str, circumstances: Se
 
 
 def _raises_inside(tree: ast.Module, line: int | None) -> bool:
-    """Whether the line that raised is one of a function that is left, and not one that calls it."""
+    """Whether the raising line is inside a function that the reduced script still has, rather than a call of it."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
     bodies = [body if isinstance(body, list) else [body] for body in (node.body for node in functions)]
     return any(getattr(node, "lineno", None) == line for body in bodies for part in body for node in ast.walk(part))
 
 
 def _operator(seen: Observed, *, is_inside: bool) -> str | None:
-    """The operator at fault: a higher-order one, the only one of the line that raised, the only one that is left.
+    """The operator at fault: a higher-order one, the only one of the raising line, or the only one left.
 
-    None if several may be, or if it raised in a line of a compiled function that calls none.
+    None if several qualify, or if a line of a compiled function raised that calls none.
     """
     higher = [name for name in seen.after.ops if name.startswith(HIGHER_ORDER)]
     at_line = [call.op for call in seen.after.placed if call.line and call.line == seen.line_after]
@@ -77,12 +78,14 @@ def _operator(seen: Observed, *, is_inside: bool) -> str | None:
 
 
 def operators_in(names: Sequence[str]) -> list[str]:
-    """The operators without those that move or view data, if there are others."""
+    """The operators without those that only move or view data, if others remain."""
     return [name for name in names if name not in BOOKKEEPING] or [*names]
 
 
 def _at_operator(operator: str, seen: Observed) -> Culprit:
-    """The culprit that an operator is, in the script before its reduction: at the line that raised where that calls it, else where it is called first."""
+    """The culprit for an operator, placed in the unreduced script: at the raising line if that calls it, else at its
+    first call.
+    """
     calls = [call for call in seen.before.placed if call.op == operator and call.line]
     raised = [call for call in calls if call.line == seen.line]
     place = next(iter(raised or calls), PlacedOperator(op=operator))
@@ -91,7 +94,7 @@ def _at_operator(operator: str, seen: Observed) -> Culprit:
 
 
 def together(tree: ast.Module, circumstances: Sequence[str]) -> str:
-    """The calls and decorators of a reduced script, without mere setup (`STAGE`), and its ``circumstances``."""
+    """The calls and decorators of a reduced script without mere setup (`STAGE`), and its ``circumstances``."""
     own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     own |= set(names_stored(ast.walk(tree)))

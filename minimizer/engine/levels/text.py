@@ -1,4 +1,4 @@
-"""A level whose candidates are texts of a script: what is the same whoever judges them, trials or exact runs."""
+"""The common part of levels whose candidates are script texts, judged by trials or by exact runs."""
 
 from __future__ import annotations
 
@@ -26,29 +26,31 @@ from minimizer.vocabulary import Kind, Step
 
 
 class TextLevel:
-    """The search for a repro among the texts of one script: announce → reduce → blame → emit. ``rerun`` runs forms of the repro."""
+    """The search for a repro among the texts of one script: announce → reduce → blame → emit. ``rerun`` runs forms of
+    the repro.
+    """
 
     further: Sequence[Pass] = ()
-    """Passes of this level, beside those over any script."""
+    """Passes of this level, in addition to those for any script."""
 
     def __init__(self, script: Path, args: Sequence[str], journal: Journal, rerun: Rerun, *, jobs: int) -> None:
         self._script, self._args, self._journal, self._rerun, self._jobs = script, args, journal, rerun, jobs
         self._bundle = Bundle("", {})
         self._line: int | None = None
-        """The line to blame in the script that is reduced, by its number there."""
+        """The blamed line, by its number in the script that is reduced."""
 
     def _take_failure(self, fault: Fault) -> None:
-        """Take a failure that no graph has; that of a graph says on which device it is."""
+        """Set a failure that no graph has, on the CPU; a failure of a graph knows its device."""
         self._journal.fault = fault
         fold.on_device(self._journal.report, "cpu")
 
     def _reduced(
         self, script: Source, check: Check, kind: Kind, *, lines: int, operators: int = 0, draws: bool
     ) -> Source:
-        """The smallest script that ``check`` accepts, in the time that what comes behind it leaves.
+        """The smallest script that ``check`` accepts, within the time not reserved for later steps.
 
-        ``lines`` and ``operators`` are the size of the script at first. ``draws``: whether it draws from a random state that it may
-        not set: it gets a seed then.
+        ``lines`` and ``operators`` are the size of the unreduced script. ``draws``: whether it draws random numbers,
+        perhaps without a seed; it then gets one.
         """
         journal, clock = self._journal, self._journal.clock
         first = seeded(script, check) if draws else script
@@ -65,12 +67,14 @@ class TextLevel:
         return reduce_script(script, check=check, on_step=record, jobs=self._jobs, further=self.further, watch=watch)
 
     def _written(self, text: str, evidence: str) -> Repro:
-        """The repro that consists of this text, and says its ``evidence`` when it exits with 1."""
+        """The repro that consists of this text, with ``evidence`` as its message when it exits with 1."""
         fault = self._journal.fault
         return of_text(text, fault.announced, fault.culprits, self._journal.report.environment, evidence)
 
     def _first_that_shows(self, forms: Iterable[Repro], is_it: Callable[[ExceptionInfo | None], bool]) -> Repro | None:
-        """The first form of the repro that ends so, or as it says, in the warm child, and well without the compiler."""
+        """The first form of the repro that fails in the warm child as ``is_it`` or its evidence says, and passes
+        without the compiler.
+        """
 
         def shows(repro: Repro) -> bool:
             ends = lambda error: is_it(error) or (error is not None and repro.evidence in error.said)  # noqa: E731
@@ -79,6 +83,6 @@ class TextLevel:
         return next(filter(shows, forms), None)
 
     def _publish(self, repro: Repro) -> Repro:
-        """Publish a repro that clean processes have yet to verify."""
+        """Publish an unverified repro."""
         Draft(repro).keep(self._journal)
         return repro

@@ -1,7 +1,7 @@
-"""From a captured graph to a window of it that fails in isolation, where the reduction begins.
+"""From a captured graph to a window of it that fails in isolation, as the start of the reduction.
 
-A failure that was seen is looked for module by module (`localize`), in the graph as it was captured, then in aten operators. A mere
-suspect, a difference that a jump may have made of legal rounding, is asked part by part on eager's own inputs (`suspects`).
+A failure is localized module by module (`localize`), in the graph as captured, then in aten operators. For a mere
+suspect, a difference that a jump may have made of legal rounding, each part is run on eager's own inputs (`suspects`).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Unreduced(Exception):
 
 
 class WindowSearch:
-    """The search for a window of one ``case``; ``target``: the root to find, as `localize` takes it.
+    """The search for a window of one ``case``; ``target``: the root to find, as for `localize`.
 
-    ``vanishes``: asked once the graph was seen not to fail by itself, before other forms of it are tried; gives the verdict if it
-    knows why.
+    ``vanishes``: called once the graph has passed in isolation, before other forms of it are tried; returns the verdict
+    if the reason is known.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class WindowSearch:
         self._vanishes = vanishes
 
     def find(self) -> Checkpoint:
-        """Find a window that fails in isolation: without gradients if none are at fault; last of all in aten operators.
+        """Find a window that fails in isolation: without gradients if they are not at fault; in aten operators as a
+        last resort.
 
         Raises:
             Unreduced: no window does.
@@ -77,19 +78,20 @@ class WindowSearch:
         raise Unreduced(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, vanishes, case.checked))
 
     def _confirm(self, program: Program, otherwise: Settled) -> Checkpoint:
-        """Find the part of a suspect's graph that is wrong on eager's own inputs; ``otherwise``: verdict if none is.
+        """Find the part of a suspect's graph that is wrong on eager's own inputs; ``otherwise``: the verdict if none
+        is.
 
         Raises:
             Unreduced: every part is right.
-            Unanswered: no part was seen to be wrong, but not all can be tried.
+            Unanswered: no part is wrong among those that can be run; some cannot.
         """
         journal = self._journal
         announced = journal.fault
-        journal.fault = replace(announced, failure=None)  # a suspect is no failure if this ends early
+        journal.fault = replace(announced, failure=None)  # a suspect is not a failure if this ends early
         backward = otherwise.checked.backward > 0
         answer = self._ask_all(program, backward)
         if answer.unasked and (lowered := self._lowered(program)) is not None:
-            forward = self._ask_all(lowered, backward)  # aten operators of the forward show no gradients
+            forward = self._ask_all(lowered, backward)  # aten operators of the forward have no gradients to compare
             if forward.wrong is not None or not backward:
                 program, answer = lowered, forward
         if answer.unasked:
@@ -107,13 +109,13 @@ class WindowSearch:
         return first_wrong(program, split(program.nodes, 0, len(program.nodes)), self._oracle, backward=backward)
 
     def _aim_at(self, wrong: Wrong) -> None:
-        """Search for the failure that a part shows, where it differs from the script's."""
+        """Search for the failure of this part from here on, if it is not the script's."""
         if not self._oracle.shows(wrong.outcome):
             self._oracle.accepts = accepted(wrong.signature)
             self._journal.fault = replace(self._journal.fault, failure=failure_of(wrong.outcome, wrong.signature))
 
     def _lowered(self, program: Program) -> Program | None:
-        """The program in aten operators; None if it is in them already, or cannot be traced."""
+        """The program in aten operators; None if it consists of them already, or cannot be traced."""
         if program.level != "dynamo":
             return None
         try:
@@ -123,7 +125,9 @@ class WindowSearch:
             return None
 
     def _weighted(self, program: Program) -> Program | None:
-        """The program with the cotangents of the script's backward; None if it is of another failure, or cannot have them."""
+        """The program with the cotangents of the script's backward; None for other failures, and if they cannot be
+        recorded.
+        """
         if program.level != "dynamo" or self._case.signature.kind is not Kind.WRONG_GRADIENT:
             return None
         with suppress(ChildFailed):
@@ -134,14 +138,14 @@ class WindowSearch:
         """A window that fails in isolation, or None; for a flaky graph, a second attempt with a sequential oracle.
 
         Raises:
-            Unreduced: it is known why none can.
+            Unreduced: the reason why none can is known.
         """
         case, oracle = self._case, self._oracle
         variants = [program]
         if program.grad and case.signature.kind is not Kind.WRONG_GRADIENT:
             variants.insert(0, program.without_grad())
         if program.level == "dynamo" and program != case.program:
-            # Again with dynamic sizes only where the compiler chose them: further ones may hide the failure.
+            # Dynamic sizes again, only where the compiler chose them: marking more may hide the failure.
             variants += [replace(v, compile_kwargs=case.program.compile_kwargs, marked=True) for v in variants]
         for variant in variants:
             located = self._located(variant)
@@ -182,9 +186,9 @@ class WindowSearch:
         return located
 
     def _retargeted(self, program: Program, located: Localized, target: str) -> Localized | None:
-        """Localize the failure that ``target`` names by signature or kind, in a region that the script's end hides.
+        """Localize the failure that ``target`` names by signature or kind, in a region hidden by how the script ends.
 
-        None if no region does.
+        None if no region has it.
         """
         for region in located.elsewhere:
             (outcome,) = self._oracle.judge([cut(program, region.start, region.stop)])
@@ -201,7 +205,7 @@ class WindowSearch:
 
 
 def accepted(signature: Signature) -> tuple[Signature, ...]:
-    """The signatures that count as this failure while it is being localized.
+    """The signatures that count as this failure during localization.
 
     A wrong gradient is a wrong output of the joint graph; NaN may come from finite wrong values upstream.
     """
