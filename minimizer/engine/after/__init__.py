@@ -1,1 +1,1 @@
-"""What comes behind a repro or a verdict: verification, what is worth knowing beside it, other faults, the end."""
+"""The steps after a repro or a verdict: verification, diagnosis, further faults, the end of the job."""

@@ -1,4 +1,4 @@
-"""Verdicts in a report: a job that is settled without a repro, and one that is ended early."""
+"""Writes the verdict of a job that is settled without a repro, or ended early."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minimizer.vocabulary import Reason, Stage, Status, counted
 
 
 def end(journal: Journal, status: Status, reason: Reason, summary: str) -> None:
-    """End a job early; a verdict that was reached before stays."""
+    """End a job early, unless it already has a verdict."""
     fault = journal.fault
     if not fault.status.is_final:
         summary = f"{fault.summary} {summary}".strip()
@@ -24,7 +24,7 @@ def end(journal: Journal, status: Status, reason: Reason, summary: str) -> None:
 
 
 def settle(found: Settled, exact: Answer, journal: Journal) -> None:
-    """Give a verdict, with what was compared. ``exact``: what the exact runs said."""
+    """Set the verdict, with what was compared. ``exact``: the result of the exact runs."""
     checked, summary = checked_of(found.checked, exact), found.summary
     known = merged(checked.excused, found.excused)
     fold.checked(journal.report, checked.model_copy(update={"excused": known}))
@@ -32,7 +32,7 @@ def settle(found: Settled, exact: Answer, journal: Journal) -> None:
         summary = " ".join(filter(None, (left_open(known), summary, _of_state(exact))))
     for note in found.notes:
         journal.note(note)
-    # A failure that was announced may be taken back.
+    # Take back the announced failure, unless the verdict is partial.
     failure = journal.fault.failure if found.status is Status.PARTIAL else None
     error = found.exception
     if error is not None and found.kind is None and found.status is not Status.HEALTHY:
@@ -60,7 +60,7 @@ def settle(found: Settled, exact: Answer, journal: Journal) -> None:
 
 
 def _of_state(exact: Answer) -> str:
-    """A sentence on how much of what the script sees of itself was compared; empty where nothing was."""
+    """A sentence on how much of the state that the script sees was compared; empty if none was."""
     if not exact.looks:
         return ""
     until = " before they parted" if exact.ended else ""

@@ -1,7 +1,7 @@
-"""The steps that follow a repro, in the order of `Step`: verify, then those that only add to the report.
+"""The steps after a repro, in the order of `Step`: verify, then those that only add to the report.
 
 Verification decides the job's status. Each later step has a share of the time, and leaves its part of the report empty
-if that is not enough.
+if the share does not suffice.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ from minimizer.vocabulary import Kind, Reason, Stage, Status, Step
 
 MAY_SHRINK = "The budget ended before it was minimal: a larger --budget may shrink it further."
 FIRST_STEPS = (Step.LOCALIZE, Step.REDUCE, Step.BLAME, Step.EMIT, Step.VERIFY)
-"""The steps of the first repro: the search for further ones has as long as they took at least."""
+"""The steps of the first repro; the search for further ones gets at least as much time as they took."""
 
 
 def _out_of_time(seconds: float) -> str:
-    """Why a step that had so many seconds was stopped."""
+    """The reason why a step with so many seconds was stopped."""
     return f"its share of the time ({seconds:.0f} s) was used up" if round(seconds) else "no time was left for it"
 
 
@@ -78,21 +78,22 @@ class FollowUp:
     options: Options
     settings: Settings
     releases: Releases | None = None
-    """Further releases of torch that the repro is asked to run in."""
+    """Further releases of torch to run the repro in."""
 
     @property
     def report(self) -> Report:
         return self.journal.report
 
     def fails(self, repro: Repro, data: bytes | None) -> bool:
-        """Whether the repro of an earlier program holds in clean processes, with one run less than a verification."""
+        """Whether the repro of an earlier program fails in clean processes, by one run less than a verification."""
         clock, watch = self.journal.clock, self.journal.watch
         return verify_in(self.place, repro, data, clock, runs=VERIFY_RUNS - 1, watch=watch)[0].holds
 
     def if_it_holds(self, draft: Draft) -> Draft | None:
-        """A draft with its clean runs, which `verified` goes by; None if it does not hold in them.
+        """A draft with its clean runs, for `verified` to use; None if it does not fail in them.
 
-        One that lacks an import, which `verified` adds, or whose runs lacked time, may hold; the latter is run again there.
+        A draft that lacks an import, which `verified` adds, may still fail; so may one whose runs lacked time, and
+        `verified` runs that one again.
         """
         with self.journal.step(Step.VERIFY):
             runs = self._clean_runs(draft, self.journal.watch)
@@ -102,21 +103,21 @@ class FollowUp:
         return replace(draft, clean_runs=runs) if may_hold else None
 
     def verified(self, draft: Draft) -> tuple[Verification, list[str], Draft]:
-        """Verify a draft in clean processes; write it again if it lacks an import or turns out to be flaky.
+        """Verify a draft in clean processes; rewrite it if it lacks an import or turns out to be flaky.
 
-        Returns the verification, notes on its runs, and the draft as it was verified in the end.
+        Returns the verification, notes on its runs, and the draft that was verified in the end.
         """
 
         with self.journal.step(Step.VERIFY):
             seen, complaints = self._seen(draft)
             missing = missing_module(complaints)
             if missing is not None:
-                # Our processes have imported more than the script has, so that the reduction could do without an import.
+                # The warm child has imported more than the script, so the reduction could drop an import.
                 draft = self._kept(draft, draft.repro.importing(missing))
                 seen, complaints = self._seen(draft)
             is_flaky = 0 < seen.failed_same < seen.runs and not seen.lacked_time
             if is_flaky and draft.details is not None and draft.found is not None:
-                # The failure is flaky after all: the rewritten repro compiles again and again in one process.
+                # The failure is flaky after all: the rewritten repro compiles repeatedly in one process.
                 rate = Reproducibility(failed=seen.failed_same, runs=seen.runs)
                 repro = write(draft.found.reduced, draft.details, rate, self.journal)
                 draft = self._kept(draft, repro.importing(missing) if missing is not None else repro)
@@ -134,13 +135,13 @@ class FollowUp:
         return CleanRuns(repro, data, *verify_in(self.place, repro, data, self.journal.clock, watch=watch))
 
     def _kept(self, draft: Draft, repro: Repro) -> Draft:
-        """A draft with another repro, which is published in its place."""
+        """The draft with another repro, published in place of the old one."""
         draft = replace(draft, repro=repro)
         draft.keep(self.journal)
         return draft
 
     def decide(self, draft: Draft) -> None:
-        """Give the verdict on a repro that was verified."""
+        """Set the verdict on a verified repro."""
         fault, verification = self.journal.fault, self.journal.fault.verification
         assert verification is not None
         said = [verdict_sentence(fault)]
@@ -156,10 +157,10 @@ class FollowUp:
 
     @contextmanager
     def adding(self, step: Step, *, least: float = 0.0) -> Iterator[None]:
-        """Run a step that only adds to the report, within its share of the time; a note says so if it was cut short.
+        """Run a step that only adds to the report, within its share of the time; a note says if it was cut short.
 
-        Behind a verified repro the owner of the job may skip it. ``least``: seconds that it has even if its share is smaller, as far
-        as the budget allows.
+        After a verified repro, the owner of the job may skip it. ``least``: seconds that it gets even if its share is
+        smaller, as far as the budget allows.
         """
         seconds = max(self.share(step), min(least, self.journal.clock.left))
         may_skip = nullcontext() if self._verified_at is None else self.journal.skippable(step)
@@ -174,7 +175,9 @@ class FollowUp:
         self.journal.keep()
 
     def share(self, step: Step) -> float:
-        """Seconds for a step that begins now: by `SHARES` after a verified repro, else what is left but `WITNESSES_SECONDS`."""
+        """Seconds for a step that begins now: by `SHARES` after a verified repro, else the time left minus
+        `WITNESSES_SECONDS`.
+        """
         verified = self._verified_at
         if step is Step.WITNESS:
             return self.journal.clock.left if verified is None else min(WITNESS_SECONDS, self.journal.clock.left)
@@ -185,9 +188,9 @@ class FollowUp:
         return max(0.0, until - self.journal.clock.elapsed)
 
     def has_time(self, step: Step, *, is_worth_more: bool = False) -> bool:
-        """Whether there is time for a step that runs the script again; after a verified repro a note says so if not.
+        """Whether there is time for a step that reruns the script; after a verified repro, a note says so if not.
 
-        ``is_worth_more``: whether what it runs for is known to be there.
+        ``is_worth_more``: whether what the step looks for is known to exist.
         """
         if self._verified_at is None:
             share = WORTHY_SHARE if is_worth_more else CHEAP_SHARE
@@ -199,7 +202,7 @@ class FollowUp:
 
     @property
     def _run_seconds(self) -> float:
-        """Seconds of a run of the script, at most."""
+        """Upper bound of the seconds of one run of the script."""
         timings = self.report.timings
         return timings.get(Step.SURVEY, timings.get(Step.EXACT, 0.0)) / SURVEY_RUNS
 
@@ -221,7 +224,7 @@ class FollowUp:
             )
 
     def _take_diagnosis(self, patient: Patient, found: Diagnosed) -> None:
-        if isinstance(patient.original, EndsWell):  # that no change helps is not known either
+        if isinstance(patient.original, EndsWell):  # a failing workaround search proves nothing either
             found = replace(found, workaround=None)
         self.journal.fault = fold.diagnosed(self.journal.fault, found)
 
@@ -234,7 +237,7 @@ class FollowUp:
                 self.journal.event("workaround", workaround=found.model_dump(mode="json"))
 
     def read_code(self, draft: Draft) -> None:
-        """The code that Inductor generates for the culprit, where it is that code which is wrong."""
+        """Locate the culprit in the code that Inductor generates, if that code is wrong."""
         fault = self.journal.fault
         if not fault.holds or fault.failure is None or fault.failure.stage not in (Stage.INDUCTOR, Stage.DECOMPOSITION):
             return
@@ -304,19 +307,19 @@ class FollowUp:
 
     @property
     def _may_drift(self) -> bool:
-        """Whether losses are compared: of a script of one process of which nothing is wrong, where values are."""
+        """Whether losses are compared: the script runs in one process, has no failure, and values are compared."""
         options = self.options
         is_asked = options.nproc == 1 and options.compares_values and not options.expected_finding
         return self.journal.fault.failure is None and is_asked
 
     def _leave_untold(self, why: str) -> None:
-        """Say why no losses were compared, where the script was seen to train."""
+        """Record why no losses were compared, if the script was seen to train."""
         if self._may_drift and self.report.drift is None and self.report.checked.backward:
             fold.drifted(self.report, drift.untold(why), [])
 
     @contextmanager
     def _without_harm(self) -> Iterator[None]:
-        """Advice on a script of any form is no reason to lose its verdict: an error of ours is logged."""
+        """Log our own errors on an unusual script instead of losing its verdict for the sake of advice."""
         try:
             yield
         except (ArithmeticError, LookupError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
@@ -326,7 +329,9 @@ class FollowUp:
         fold.examined(self.report, self.report.health.model_copy(update={"untimed": why}))
 
     def compare(self, draft: Draft) -> None:
-        """Run a verified repro in every other torch that is configured or asked for; to install those may take all that is left."""
+        """Run a verified repro in every other torch, configured or requested; installing releases may use all the time
+        left.
+        """
         toolchains, releases, journal = self.settings.interpreters, self.releases, self.journal
         if not journal.fault.holds or (not toolchains and releases is None):
             return
@@ -354,7 +359,7 @@ class FollowUp:
                 )
 
     def hear_witnesses(self) -> list[Testimony]:
-        """Rerun the script under PyTorch's own minifier; the report quotes what it found, and the verdict stays."""
+        """Rerun the script under PyTorch's own minifier; the report quotes its findings, and the verdict stays."""
         failure = self.journal.fault.failure
         testimonies = minifier.hear(
             self.place,

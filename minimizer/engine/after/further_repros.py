@@ -1,7 +1,7 @@
 """Secondary culprits: every other region that fails in isolation gets a repro too, budget permitting.
 
 One fault is one entry, however many places show it. First, all places with the operators of the first culprit are
-tried, and its entry lists those that fail and those that do not. A failure outside of them is another fault, unless it
+tried, and its entry lists those that fail and those that do not. A failure elsewhere is another fault, unless it
 reduces to the first culprit's program (input values aside).
 """
 
@@ -37,7 +37,7 @@ from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, Step
 
 MOST = 3
-"""Most repros of one script, the first one included."""
+"""Most repros of one script, including the first."""
 
 
 def write_further(
@@ -45,7 +45,7 @@ def write_further(
 ) -> None:
     """List the other places of the first culprit; write and verify ``repro-2.py`` and so on for other failing regions.
 
-    A repro that does not hold is not kept.
+    A repro that does not fail in clean processes is dropped.
 
     Args:
         found: the first culprit.
@@ -57,15 +57,15 @@ def write_further(
     """
     case = found.case
     if case.otherwise is not None or case.tolerance is not None or not is_public(found.program):
-        # Healthy windows differ too where rounding is amplified or the script's own tolerance counts. A window that
-        # enters a transform and does not leave it fails for that reason.
+        # Healthy windows also differ if rounding is amplified or the script's own tolerance counts. A window that
+        # enters a transform without leaving it fails for that reason alone.
         return
     _Further(found, place, journal, jobs).run(suspects, surveys)
 
 
 @dataclass(frozen=True)
 class _Written:
-    """A repro of a further culprit that holds."""
+    """A verified repro of a further culprit."""
 
     culprit: Culprit
     repro: Repro
@@ -79,7 +79,7 @@ class _Further:
         self._found, self._place, self._journal, self._jobs = found, place, journal, jobs
 
     def run(self, suspects: Sequence[Region], surveys: Surveys) -> None:
-        """Take every step in order; each adds its findings to the fault."""
+        """Take the steps in order; each adds its findings to the fault."""
         found = self._found
         equal = self._equal()
         self._ask_instances(surveys)
@@ -124,7 +124,7 @@ class _Further:
         return equal.wrong
 
     def _know(self, instances: Instances) -> None:
-        """Say of the first culprit in which equal modules the same is wrong."""
+        """Add to the first culprit which equal modules have the same fault."""
         fault = self._journal.fault
         self._journal.fault = fault.blaming(fault.culprits[0].model_copy(update={"instances": instances}))
 
@@ -153,7 +153,7 @@ class _Further:
         best = reduce(window, check=oracle.check, watch=oracle.watch, literal=literal, jobs=self._jobs).best
         try:
             return publish(best, oracle.check)
-        except BudgetExceeded:  # the next question to the oracle ends the search, and this one is named
+        except BudgetExceeded:  # the next call of the oracle ends the search, and this culprit is named without a repro
             return best
 
     def _tell(self, message: str) -> None:
@@ -161,7 +161,7 @@ class _Further:
 
 
 def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> _Written | None:
-    """Write and verify the repro of a culprit under this name; None if it does not hold."""
+    """Write and verify the repro of a culprit under this name; None if it does not fail in clean processes."""
     culprit = culprit_of(other.program, found.oracle.operators(other.program), other.outcome, other.window)
     repro = _repro(other, culprit, name, found, journal)
     data = data_of(repro, found.case)
@@ -188,9 +188,9 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
 
 
 def _read_code(written: Sequence[_Written], place: Place, journal: Journal) -> None:
-    """Add the code that Inductor generates for further culprits, in the time that the search for them has left.
+    """Add Inductor's generated code for further culprits, in the time left of the search for them.
 
-    Only where that of the first culprit was asked for, and there is as much time as it took.
+    Only if the code of the first culprit was requested, and as much time is left as it took.
     """
     if Step.CODE not in journal.report.timings:
         return

@@ -1,8 +1,8 @@
 """Two faults of one script: one between its graphs, and one of a graph.
 
-The fault between graphs is reduced first, since its trials compile no kernel. The graph's is recorded apart until it has a verified
-repro. Then the one that the script reaches in an earlier call is the job's own, but wrong values come before metadata: memory that
-an output shares, or a stride, may be seen by nobody.
+The fault between graphs is reduced first, since its trials compile no kernel. The graph's is recorded separately until
+it has a verified repro. Then the one that the script reaches in an earlier call is the job's own, but wrong values take
+precedence over metadata: a script may never notice shared memory or the stride of an output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ SECOND_FILE, SECOND_ARCHIVE = "repro-2.py", "repro-2.zip"
 
 @dataclass(frozen=True)
 class Reached:
-    """A fault of the script. ``call``: the outermost call that reaches it, if known. ``files``: those of its repro, if that is verified."""
+    """A fault of the script.
+
+    ``call``: the outermost call that reaches it, if known. ``files``: those of its repro, if verified.
+    """
 
     fault: Fault
     call: int | None
@@ -37,7 +40,7 @@ class Reached:
 
     @property
     def as_second(self) -> dict[str, bytes]:
-        """The files of its repro, by their names beside that of another fault."""
+        """The files of its repro, under the names for a second repro."""
         if SCRIPT_FILE not in self.files:
             return {}
         archive = {SECOND_ARCHIVE: self.files[ARCHIVE]} if ARCHIVE in self.files else {}  # the repro needs a data file
@@ -45,7 +48,9 @@ class Reached:
 
 
 def in_order(faults: Iterable[Reached]) -> list[Reached]:
-    """The faults of a script, the job's own first: one with a verified repro, wrong values, the one in the earliest call."""
+    """The faults of a script, the job's own first: one with a verified repro, wrong values, the one in the earliest
+    call.
+    """
 
     def rank(one: Reached) -> tuple[bool, bool, float]:
         failure = one.fault.failure
@@ -56,7 +61,7 @@ def in_order(faults: Iterable[Reached]) -> list[Reached]:
 
 
 def graphs_alone(surveys: Surveys, exact: Answer, journal: Journal) -> tuple[Triage, Case | None]:
-    """One survey of the graphs of a script: its triage, and the failing call of a graph that it holds, if there is one."""
+    """Survey the graphs of a script once; returns the triage and the failing call that it holds, if any."""
     triage = Triage(surveys, on_note=journal.note, log=journal.log, repeat_seconds=0.0)
     found = triage.run()
     if not isinstance(found, ScriptCase):
@@ -66,7 +71,7 @@ def graphs_alone(surveys: Surveys, exact: Answer, journal: Journal) -> tuple[Tri
 
 @contextmanager
 def recorded_apart(case: Case, difference: Found, journal: Journal) -> Iterator[Journal]:
-    """The record of a graph's fault, whose repro is made inside; reported behind it as the job's own fault, or as its second."""
+    """The separate journal for a graph's fault, which is reported on exit as the job's own fault or as its second."""
     journal.progress(message=f"a compiled graph fails by itself too ({case.signature.kind})")
     aside = Aside(journal.sink)
     apart, is_reached = journal.apart(aside), False
@@ -86,7 +91,7 @@ def recorded_apart(case: Case, difference: Found, journal: Journal) -> Iterator[
 
 
 def _report(own: Reached, graph: Reached, notes: Iterable[str], journal: Journal) -> None:
-    """Report both faults, the first as the job's own; ``notes``: what was told of the graph's."""
+    """Report both faults, the first in order as the job's own; ``notes``: those on the graph's fault."""
     first, second = in_order((own, graph))
     if first is own:
         for name, content in second.as_second.items():
@@ -114,12 +119,12 @@ def _mention(case: Case, journal: Journal) -> None:
 
 
 def _also_seen(fault: Fault, one: AlsoSeen) -> Fault:
-    """A fault with another failure among those that were seen, which has each once."""
+    """A fault with another failure added to those also seen, without duplicates."""
     return replace(fault, also_seen=tuple(each_once([*fault.also_seen, one])))
 
 
 def _telling_of(other: Fault, fault: Fault) -> Fault:
-    """The job's own fault with the other one: its failure, and its culprit where that has a repro."""
+    """The job's own fault with the other one added: its failure, and its culprit if that has a repro."""
     failure = other.announced
     seen = AlsoSeen(kind=failure.kind, signature=failure.signature, message=failure.message or "")
     known = _also_seen(fault, seen)
