@@ -1,4 +1,4 @@
-"""What exact runs come to: a confirmed difference, or what they left open, and by which rule."""
+"""The result of exact runs: a confirmed difference, or what they left open, and by which rule."""
 
 from __future__ import annotations
 
@@ -48,35 +48,37 @@ class Found:
     noise: Noise
     is_cured_by_reset: bool = False
     is_reused: bool = False
-    """Whether the call reused code that was compiled for an earlier one."""
+    """Whether the call reused code compiled for an earlier call."""
     conditions: Conditions = ANY
-    """Those of all runs that show it."""
+    """The conditions of all runs that show it."""
     is_by_library: bool = False
-    """Whether eager sees the same once it chooses and computes like compiled code: then it is no fault."""
+    """Whether eager sees the same when torch's modules take their compiled branch: then it is no fault."""
     is_reordered: bool = False
-    """Whether printed lines come in another order since the script lets them wait for the end of their graph: that is none either."""
+    """Whether the script itself delays printed lines to the end of their graph, and only their order differs: no fault
+    either.
+    """
     shown: tuple[int, ...] = ()
-    """Calls that ran without the compiler since other arithmetic was shown of them."""
+    """Calls run without the compiler because their difference was shown to be other arithmetic."""
     draws: bool = False
     """Whether the script draws random numbers, or sets their state."""
 
     @property
     def stage(self) -> Stage:
-        """The stage to blame: what follows on it runs eager's own kernels in all runs."""
+        """The stage to blame: all later stages run eager's own kernels in these runs."""
         return Stage.AOT_AUTOGRAD if self.conditions.aot else Stage.DYNAMO
 
     @property
     def plan(self) -> Plan:
-        """What further runs ask for to have the same looks."""
+        """The plan with which further runs take the same looks."""
         return Plan(full=sorted({look.unit for look in self.compiled.looks if look.full}), shown=self.shown)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of exact runs: a confirmed difference, or why they decide nothing; neither if both see the same.
+    """The result of exact runs: a confirmed difference, or why they decide nothing; neither if both sides see the same.
 
     ``ended``: where and why the comparison ended before the script did; the rest of the script was not compared.
-    ``failed_check``: the name of the exception by which a check of the script's own ended the compiled run, and no other.
+    ``failed_check``: the exception's name if a check of the script's own ended only the compiled run.
     """
 
     found: Found | None = None
@@ -96,11 +98,11 @@ NO_ANSWER = Answer(aside="there were no exact runs")
 def answer_of(
     end: Found | str, *, broken: str, noise: Mapping[tuple[str, str], int], compiled: ExactLog, runs: int
 ) -> Answer:
-    """The answer of runs that were compared.
+    """The answer of a completed comparison.
 
     Args:
         end: the confirmed difference, or where and why the comparison ended early, empty if it did not.
-        broken: why the runs had to be made again, without looking at what the script holds.
+        broken: why the runs were repeated without looking at the script's objects.
         noise: how often a rule was applied to a path, by (rule, path).
         compiled: the compiled run.
         runs: how many runs it took.
@@ -134,13 +136,13 @@ def checked_of(checked: protocol.Checked, exact: Answer) -> Checked:
 
 
 def unanswered(why: str, *, runs: int = 0) -> Answer:
-    """The answer of exact runs that did not come to their end."""
+    """The answer of exact runs that did not complete."""
     left_out = (f"what lies between graphs: {why}",)
     return Answer(aside=why, not_compared=left_out, excused=_broken_by(why), runs=runs)
 
 
 def _broken_by(why: str) -> tuple[Excused, ...]:
-    """The excuse of a run that did not come to its end."""
+    """The excuse of a run that did not complete."""
     return (excused("exact_no_answer", why),) if why else ()
 
 

@@ -11,24 +11,24 @@ from minimizer.engine.between.difference import Change
 from minimizer.engine.program.tensor_attributes import SUFFIXES
 
 OUT, OUTS = "out", "outs"
-"""The names in a repro for the result of its last call, and for a list of the results of one that it makes elsewhere."""
+"""The names in a repro for the result of its last call, and for a list of results collected inside a function."""
 LINE = 88
-"""Most characters of an assertion whose message repeats the expected value, which its condition states already."""
+"""Most characters of an assertion whose message repeats the expected value, which its condition already states."""
 LONGEST = 160
 MEMBER = ".<member>["
-"""What stands between the path of a set and one of its members."""
+"""The separator between the path of a set and one of its members."""
 DIGITS = 7
-"""Most digits behind the point of a norm; float32 has no more."""
+"""Most decimal digits of a norm; float32 has no more."""
 FLAGS = ("True", "False")
 SPELLED_OUT = ("int", "float", "bool", "str", "NoneType", "bytes", "complex", "process")
-"""Kinds of what has its value written out."""
+"""Types whose value is logged in full."""
 
 
 @dataclass(frozen=True)
 class Claim:
     """An expression, its ``expected`` value without the compiler and its ``actual`` one with it, as Python source.
 
-    ``unrounded``: the expression with all digits, where it is rounded to as many as tell these two values apart.
+    ``unrounded``: the expression with all digits, if it is rounded to as few as distinguish these two values.
     """
 
     expression: str
@@ -38,7 +38,9 @@ class Claim:
 
     @property
     def compared(self) -> str:
-        """The expression for a script that runs both sides itself, and draws other numbers than those that chose the digits."""
+        """The expression for a script that runs both sides itself, on other random numbers than those that chose the
+        digits.
+        """
         return self.unrounded or self.expression
 
     @property
@@ -59,13 +61,13 @@ class Claim:
         )
         try:
             full = f"assert {self.test}, {ast.unparse(ast.fix_missing_locations(message))}"
-        except ValueError:  # quotes of all sorts stand in it already
+        except ValueError:  # it already contains all types of quotes
             full = ""
         return full if full and len(full) <= LINE else f"assert {self.test}, {self.expression}"
 
 
 def claims(changes: tuple[Change, ...]) -> Iterator[Claim]:
-    """Claims about changes that a script sees at its end, the easiest to read first."""
+    """Claims about changes that a script sees at its end, the most readable first."""
     for change in sorted(changes, key=lambda c: c.rank):
         for claim in _of_member(change) or _of_path(change):
             texts = (claim.expression, claim.expected)
@@ -79,7 +81,7 @@ def _of_path(change: Change) -> list[Claim]:
 
 
 def _of_member(change: Change) -> list[Claim]:
-    """The claim that a set has a member, or has it not; empty for other changes."""
+    """The claim that a set has a member, or lacks it; empty for other changes."""
     path, mark, member = change.path.partition(MEMBER)
     holder = python_path(path)
     if not mark or holder is None:
@@ -88,7 +90,7 @@ def _of_member(change: Change) -> list[Claim]:
 
 
 def python_path(path: str) -> str | None:
-    """A path of the walk, as an expression valid at the end of the script; None if it cannot be reached from there."""
+    """A path of the walk, as an expression valid at the end of the script; None if it is unreachable from there."""
     path = path.replace(".__wrapped__", "")
     if "<" in path or path.startswith(("result", "args[", "kwargs[", "compiled")) or path == "raised":
         return None
@@ -119,7 +121,7 @@ def _claims(path: str, change: Change) -> Iterator[Claim]:
 
 
 def _of_presence(path: str, eager: str, compiled: str) -> Iterator[Claim]:
-    """A claim about an attribute or an entry that one of the sides lacks."""
+    """A claim about an attribute or an entry that one side lacks."""
     parent, dot, name = path.rpartition(".")
     keyed = re.fullmatch(r"(.*?)\[('.*'|\".*\")\]", path)
     if dot and name.isidentifier():
@@ -129,7 +131,7 @@ def _of_presence(path: str, eager: str, compiled: str) -> Iterator[Claim]:
 
 
 def _of_field(path: str, change: Change, name: str, one: str, two: str) -> Iterator[Claim]:
-    """The claims about one field that differs between the sides, of what both have."""
+    """The claims about one field that differs between the sides and that both have."""
     if name in ("items", "keys"):
         yield from _of_items(path, change, name, one, two)
     elif name == "length":
@@ -151,7 +153,7 @@ def _of_field(path: str, change: Change, name: str, one: str, two: str) -> Itera
 
 
 def _of_values(path: str, one: str, two: str) -> Iterator[Claim]:
-    """Claims about the elements of a tensor, where they are finite and few enough to be known."""
+    """Claims about the elements of a tensor, if they are finite and few enough to be logged."""
     if "#" in one + two or "nan" in one or "inf" in one:
         return
     single = re.fullmatch(r"\[([^\[\],]+)\]", one), re.fullmatch(r"\[([^\[\],]+)\]", two)
@@ -170,7 +172,7 @@ def _of_items(path: str, change: Change, name: str, one: str, two: str) -> Itera
         yield Claim(f"list({path})", one, two)
         return
     if is_dict and _sorted(one) == _sorted(two):
-        return  # only the order differs, which the claim about the keys covers
+        return  # only the order differs; the claim about the keys covers it
     kind = change.kind
     if kind in ("deque", "tuple", "set", "frozenset"):
         yield Claim(f"list({path})" if kind in ("deque", "tuple") else f"set({path})", one, two)
@@ -179,7 +181,7 @@ def _of_items(path: str, change: Change, name: str, one: str, two: str) -> Itera
 
 
 def _of_norm(path: str, one: str, two: str) -> Iterator[Claim]:
-    """A claim about the norm of a tensor whose elements are too many to be known, with as few digits as tell the sides apart."""
+    """A claim about the norm of a tensor with too many elements to log, with as few digits as distinguish the sides."""
     for digits in range(DIGITS):
         expected, actual = (round(float(side), digits) for side in (one, two))
         if abs(expected - actual) > 1.5 * 10**-digits:  # neither is within half a digit of the other's rounding

@@ -1,7 +1,7 @@
 """Confirms the first difference of two exact runs by further runs, and finds the call to blame.
 
-A difference is confirmed if it comes again, and goes away when one call, or a stretch of calls, runs without the compiler and all others
-as before.
+A difference is confirmed if it recurs, and disappears when one call, or a range of calls, runs without the compiler and
+all others as before.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ MOST_ROUNDS = 8
 DENSE = 48
 """Most calls and backwards, roughly, with a full look before and after them in one run."""
 MOST_SHOWN = 6
-"""Most calls of which other arithmetic is shown; what follows on the next is not compared."""
+"""Most calls run in eager because their difference is other arithmetic; after the next, nothing is compared."""
 
 
 class Confirming:
-    """Looks at a difference of runs of one text more closely, and tries which calls cure it.
+    """Looks more closely at a difference of runs of one text, and finds the calls that cure it.
 
     Args:
-        runs: the text under its conditions; further runs read of the machine what the first eager run did.
+        runs: the text under its conditions; further runs replay what the first eager run read of the machine.
         draws: whether the script draws random numbers, or sets their state.
-        place: a moment of the script, in words.
+        place: describes a moment of the script.
     """
 
     def __init__(self, runs: ScriptRuns, *, draws: bool, place: Callable[[Look], str]) -> None:
@@ -52,7 +52,8 @@ class Confirming:
     def examined(self, plan: Plan, eager: ExactLog, compiled: ExactLog) -> Found | str:
         """The confirmed difference; else where and why the comparison ended early, empty if it did not.
 
-        A call whose difference is shown to be no fault runs without the compiler from then on: what follows starts from eager's state.
+        A call whose difference is shown to be no fault runs without the compiler from then on, so that later calls
+        start from eager's state.
         """
         sparse, logs, place = plan, (eager, compiled), ""
         for shown in range(MOST_SHOWN + 1):
@@ -78,7 +79,7 @@ class Confirming:
         return f"{place}: too many calls differ where that is no fault"
 
     def _narrowed(self, plan: Plan, eager: ExactLog, compiled: ExactLog, *, is_replayed: bool) -> Found | str:
-        """The first difference that is evidence, looked at densely and confirmed; else where and why the comparison ended early."""
+        """The first evident difference, looked at densely and confirmed; else where and why the comparison ended early."""
         noise, once = Noise(rounds=self._runs.conditions.aot), ""
         difference: Difference | None = None
         if self._runs.conditions.replay is not None and not is_replayed:
@@ -117,12 +118,12 @@ class Confirming:
                 if lasting is None:
                     seen = compared(eager, compiled, noise)
                     if seen.difference is None:
-                        return self.ended(seen, once)  # all of it moves without the compiler as well
+                        return self.ended(seen, once)  # all of it also moves without the compiler
                     break
                 if not lasting.changes:
                     once = once or self._place(lasting.look)
                 if not lasting.changes or lasting.index != difference.index:
-                    continue  # what came first does not last
+                    continue  # the first change does not last
                 confirmed = self._confirmed(plan, replace(found, difference=lasting))
                 if confirmed is not None:
                     self.excused.update(seen.excused)
@@ -137,7 +138,7 @@ class Confirming:
         return f"{where}: {UNCONFIRMED}"
 
     def _confirmed(self, plan: Plan, found: Found) -> Found | None:
-        """Find the call without which a difference goes away, all others compiled as before, if there is one."""
+        """Find the call that cures a difference when it runs without the compiler, all others compiled as before."""
         last = _last_call(found.compiled, found.difference)
         if last == 0:
             return None
@@ -166,10 +167,12 @@ class Confirming:
         )
 
     def _seen_again(self, plan: Plan, found: Found, earlier: Sequence[ExactLog]) -> Difference | None:
-        """What of a difference two more runs show as well, each with the machine's shared folders to itself; None if nothing.
+        """The part of a difference that two more runs also show, each with the machine's shared folders to itself; None
+        if nothing.
 
-        What moves between the two eager runs is noise from then on, so the difference may be a later one than before. Where nothing else
-        differs there, so is what moves between the compiled runs, as an address does that all eager runs share by chance.
+        What moves between the two eager runs becomes noise, so the difference may now be a later one. If nothing else
+        differs there, what moves between the compiled runs becomes noise too, such as an address that all eager runs
+        share by chance.
 
         Args:
             plan: the looks.
@@ -205,7 +208,7 @@ class Confirming:
 
         Args:
             seen: the comparison.
-            once: the place of a difference that did not come again.
+            once: the place of a difference that did not recur.
         """
         self.excused.update(seen.excused)
         if once:
@@ -216,13 +219,17 @@ class Confirming:
 
 
 def _room(log: ExactLog) -> int:
-    """Calls and backwards, roughly, that can have full looks in one run: fewer than `DENSE` where this one had to leave looks out."""
+    """Calls and backwards, roughly, that can have full looks in one run; fewer than `DENSE` if this run had to drop
+    looks.
+    """
     is_short = any(row.rule == "looks" for row in log.unseen)
     return max(4, min(DENSE, sum(look.full for look in log.looks) // 2 - 3)) if is_short else DENSE
 
 
 def _between(difference: Difference, most: int) -> list[int] | None:
-    """Units (calls and backwards) to look at more closely, about ``most`` of them; None if none lie between this look and the one before."""
+    """Units (calls and backwards) to look at more closely, about ``most`` of them; None if no unit lies between this
+    look and the previous one.
+    """
     if difference.look.finest:
         return None
     unit, is_full = difference.look.unit, difference.look.full or difference.is_of_course
@@ -236,13 +243,13 @@ def _between(difference: Difference, most: int) -> list[int] | None:
 
 
 def _as_heavy(plan: Plan, eager: ExactLog, compiled: ExactLog) -> Plan:
-    """An eager run under which the machine is moved, as slow and as large as the compiled one."""
+    """An eager run in a changed environment, as slow and as large as the compiled one."""
     more = max(0, compiled.resident - eager.resident)
     return replace(plan, eager=ALL, moved=True, delays=compiled.seconds[:1000], resident=more)
 
 
 def _last_call(log: ExactLog, difference: Difference) -> int:
-    """The number of the last call that had returned when the difference was seen; 0 if none had."""
+    """The number of the last call that had returned at the difference; 0 if none had."""
     last = 0
     for index, look in enumerate(log.looks):
         if index > difference.index:

@@ -10,7 +10,7 @@ from minimizer.engine.user_script.syntax import FUNCTIONS, decorators, imported
 
 DEFAULT = re.compile(r"(\w+)\.__defaults__\[(\d+)\]")
 PROMISES = ("assume_constant_result", "substitute_in_graph", "allow_in_graph")
-"""Decorators by which a script promises something of a function, and Dynamo believes it."""
+"""Decorators by which a script makes a promise about a function that Dynamo trusts."""
 
 
 def culprit_line(tree: ast.Module, what: str) -> int | None:
@@ -26,7 +26,7 @@ def culprit_line(tree: ast.Module, what: str) -> int | None:
     compiled = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS) and _is_decorated(node)]
     for function in [*compiled, *(node for node in ast.walk(tree) if isinstance(node, FUNCTIONS))]:
         first = function.body[0] if isinstance(function.body, list) else function.body
-        if isinstance(first, ast.Return):  # what it returns may have been computed in an earlier line
+        if isinstance(first, ast.Return):  # its operand may have been computed in an earlier line
             return next((n.lineno for n in ast.walk(first) if isinstance(n, ast.Call)), first.lineno)
         if not isinstance(first, ast.Pass):
             return first.lineno
@@ -34,7 +34,7 @@ def culprit_line(tree: ast.Module, what: str) -> int | None:
 
 
 def _parameter(tree: ast.Module, what: str) -> str:
-    """The name of the parameter whose default value ``what`` is; empty for other objects."""
+    """The name of the parameter that has ``what`` as its default value; empty for other objects."""
     found = DEFAULT.search(what)
     if found is None:
         return ""
@@ -63,7 +63,7 @@ def _inside_functions(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _changes(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement assigns to something of this name, or calls a method of it."""
+    """Whether a statement assigns to an object of this name, or calls a method of it."""
     places: list[ast.AST] = []
     if isinstance(statement, ast.Assign | ast.Delete):
         places = list(statement.targets)
@@ -76,7 +76,7 @@ def _changes(statement: ast.stmt, name: str) -> bool:
 
 
 def _makes(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement binds this name: a later one that changes it is more to blame."""
+    """Whether a statement binds this name; a later one that changes the object has precedence as the culprit."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return any(isinstance(n, ast.Name) and n.id == name for t in targets for n in [t, *getattr(t, "elts", ())])
 

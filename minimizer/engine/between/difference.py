@@ -1,4 +1,4 @@
-"""The first difference of two exact runs, less what differs between two runs without the compiler."""
+"""The first difference of two exact runs, minus what differs between two runs without the compiler."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ STATE_FIELDS = ("items", "keys", "length", "attributes", "value", "state", "maxl
 WEAK_FIELDS = {"order"}
 """Fields whose difference alone is no evidence: the order in which attributes were set."""
 WRITTEN_OUT = ("printed text", "files written")
-"""How the paths begin of what a script prints and of the files that it writes, which are looked at when it has ended."""
+"""Prefixes of the paths of printed text and of written files, which are looked at after the script's end."""
 ROOTS = ("result", "args[", "kwargs[", "compiled")
 COURSE = "course"
-"""The path of a difference in what comes next: another number of calls, another end."""
+"""The path of a difference in the course of the script: another number of calls, another end."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ class Change:
 
     @property
     def is_evidence(self) -> bool:
-        """Whether it is evidence: not for `WEAK_FIELDS` or the random streams of a GPU, which Dynamo itself starts."""
+        """Whether it is evidence: not for `WEAK_FIELDS`, nor for the random streams of a GPU, which Dynamo itself
+        starts.
+        """
         is_of_gpu = self.kind == "stream" and self.field == "presence"
         return not is_of_gpu and not set(self.fields) <= WEAK_FIELDS
 
@@ -59,14 +61,17 @@ class Change:
 
     @property
     def lacks(self) -> bool:
-        """Whether a container lacks something with the compiler that eager has put into it."""
+        """Whether a container lacks, with the compiler, items that eager has put into it."""
         eager, compiled = (side.get("length", "") for side in (self.eager, self.compiled))
         return eager.isdecimal() and compiled.isdecimal() and int(eager) > int(compiled)
 
     @property
     def rank(self) -> tuple[int, bool, int, int]:
-        """Order of preference for naming it, smallest first: the script's state before results, containers that lack something before
-        what is computed from them, short paths first."""
+        """Priority for naming a change, smallest first.
+
+        The script's state before results, containers that lack items before values computed from them, short paths
+        first.
+        """
         place = 5 if self.path.startswith(ROOTS) else 0
         if self.kind == "process":
             place = 1
@@ -84,15 +89,16 @@ class Change:
 
     @property
     def is_arithmetic(self) -> bool:
-        """Whether nothing but the values of floating numbers differs, which other arithmetic may explain where it is shown."""
+        """Whether only values of floating-point numbers differ, which other arithmetic may explain if it is shown."""
         return is_arithmetic(self.eager, self.compiled)
 
     def is_repeated_by(self, other: Change, compiled: Sequence[Entry]) -> bool:
-        """Whether further runs show the same: any arithmetic, but of all else a field that has one value in the compiled runs.
+        """Whether further runs show the same: any arithmetic; for other changes a field with one value in all compiled
+        runs.
 
         Args:
             other: the change in two further runs.
-            compiled: what all compiled runs see.
+            compiled: the entries of all compiled runs.
         """
         if self.is_arithmetic and other.is_arithmetic:
             return True
@@ -107,17 +113,17 @@ class Difference:
     look: Look
     changes: tuple[Change, ...]
     before: Look | None
-    """The previous look of the same sort (full or not), at which nothing differs."""
+    """The previous look of the same type (full or not), at which nothing differs."""
     index: int = 0
 
     @property
     def is_of_course(self) -> bool:
-        """Whether the runs part here: one comes to another moment than the other."""
+        """Whether the runs diverge here: one reaches another moment than the other."""
         return self.changes[0].path == COURSE
 
     @property
     def is_arithmetic(self) -> bool:
-        """Whether nothing but the values of floating numbers differs."""
+        """Whether only values of floating-point numbers differ."""
         return all(change.is_arithmetic for change in self.changes)
 
     @property
@@ -127,7 +133,7 @@ class Difference:
 
     @property
     def is_of_results(self) -> bool:
-        """Whether nothing but numbers, and what calls return, differs."""
+        """Whether only numbers and results of calls differ."""
         return all(change.is_arithmetic or change.is_result for change in self.changes)
 
     @property
@@ -137,9 +143,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison of two runs comes to.
+    """The result of comparing two runs.
 
-    ``ended``: the look at which it ended, where it ended before the runs did. ``excused``: what differed before and was no evidence.
+    ``ended``: the look at which the comparison ended, if before the runs did. ``excused``: earlier differences that
+    were no evidence.
     """
 
     difference: Difference | None = None
@@ -150,8 +157,8 @@ class Comparison:
 def compared(eager: ExactLog, compiled: ExactLog, noise: Noise | None = None) -> Comparison:
     """Compare two runs to the bit, up to the first difference that is evidence.
 
-    If one run comes to another moment than the other, that is the difference, unless runs without the compiler part as well. Where one side
-    may round otherwise, the comparison ends at the first floating number that differs.
+    If one run reaches another moment than the other, that is the difference, unless runs without the compiler diverge
+    as well. If one side may round otherwise, the comparison ends at the first floating-point number that differs.
     """
     noise = noise if noise is not None else Noise()
     noise.excused.clear()
@@ -171,9 +178,9 @@ def compared(eager: ExactLog, compiled: ExactLog, noise: Noise | None = None) ->
             return comparison(Difference(looks[0], (course,), before[True], index))
         changes = evidence(first[1], second[1], noise, is_end=first[0].event == "end")
         if any(c.path == "raised" and "of" in c.compiled for c in changes):
-            return comparison(ended=second[0])  # Dynamo raises an error of its own: not a silent fault
+            return comparison(ended=second[0])  # an error of Dynamo's own is not a silent fault
         if noise.rounds and any(rule == ROUNDS for rule, _ in noise.excused):
-            return comparison(ended=second[0])  # what differs from here on may follow from a rounding
+            return comparison(ended=second[0])  # later differences may follow from a rounding
         if changes:
             return comparison(Difference(second[0], changes, before[second[0].full], index))
         before[second[0].full] = second[0]
@@ -203,20 +210,20 @@ def difference_at_end(eager: ExactLog, compiled: ExactLog) -> tuple[Change, ...]
 
 
 def end_of(log: ExactLog) -> dict[str, Entry]:
-    """All that was seen at the end of the script, by path."""
+    """The state at the end of the script, by path."""
     return next((state for look, state in log.states() if look.event == "end"), {})
 
 
 def evidence(
     eager: Mapping[str, Entry], compiled: Mapping[str, Entry], noise: Noise, *, is_end: bool
 ) -> tuple[Change, ...]:
-    """All changes at one look, less what is no evidence."""
+    """All changes at one look that are evidence and not noise."""
     changes = (change for change in _changes(eager, compiled) if change.is_evidence)
     return tuple(c for c in changes if not noise.covers(c.path, eager, compiled, is_end=is_end))
 
 
 def _course(look: Look | None) -> Entry:
-    """The entry for the moment that a run comes to."""
+    """The entry for the moment that a run reaches."""
     if look is None:
         return {"type": COURSE, "value": "no further call"}
     what = (
@@ -232,7 +239,7 @@ def _moment(log: ExactLog, index: int) -> object:
 
 
 def states_at(log: ExactLog, index: int) -> dict[str, Entry]:
-    """All that was seen at the look with this index, by path."""
+    """The state at the look with this index, by path."""
     for place, (_, state) in enumerate(log.states()):
         if place == index:
             return dict(state)

@@ -1,7 +1,7 @@
-"""Exact runs of one script, with the compiler and without: the first call at which they differ, once it is confirmed.
+"""Exact runs of one script, with and without the compiler: finds and confirms the first call at which they differ.
 
-Both run eager's own kernels, so all that a script can see must be equal to the bit. Looks are sparse at first (calls 1,
-2, 4, 8 …), and dense only where the runs differ. What differs between two runs without the compiler is noise.
+Both run eager's own kernels, so everything that a script can see must be equal to the bit. Looks are sparse at first
+(calls 1, 2, 4, 8 …), and dense only where the runs differ. What differs between two runs without the compiler is noise.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from minimizer.report.excused import Excused, excused
 
 BY_NO_RUN = excused("exact_unconfirmed").rule
 OF_OURS = "inside/exact/"
-"""What the file of an error of our own contains."""
+"""Part of the file path of an error in our own code."""
 
 
 class ExactRuns:
-    """Runs texts under the path of the user's script. ``line_of``: the line at a look, as a reader of that script finds it."""
+    """Runs texts under the path of the user's script. ``line_of``: the line at a look, as a reader of that script sees
+    it.
+    """
 
     def __init__(
         self,
@@ -43,9 +45,9 @@ class ExactRuns:
         self._line_of = line_of
         self._states = states()
         self._last = Conditions()
-        """Those of the last comparison, with what the script read of the machine in its first run."""
+        """The conditions of the last comparison, including what the script read of the machine in its first run."""
         self._eager: ExactLog | None = None
-        """What that run saw; None where the script could not be looked at closely."""
+        """The log of that first run; None if the script could not be looked at closely."""
         self.looked_at_wrappers = False
         """Whether the script looked at a wrapper of ``torch.compile`` in that run."""
 
@@ -62,8 +64,8 @@ class ExactRuns:
     def compare(self, text: str) -> Answer:
         """Run a script with and without the compiler, and confirm a difference by further runs.
 
-        Where modules of torch's own compute something else because they are compiled, eager is made to choose like them; where printed
-        lines wait for the end of their graph since the script lets them, none does.
+        If torch's own modules compute something else when compiled, eager takes their compiled branch too; if the
+        script delays printed lines to the end of their graph, the runs are repeated without that delay.
         """
         answer = self._compared(text, Conditions(state=next(self._states)))
         if answer.found is not None and answer.found.is_by_library:
@@ -80,9 +82,10 @@ class ExactRuns:
         return self._traced(text, answer)
 
     def _traced(self, text: str, answer: Answer) -> Answer:
-        """The answer of runs in which AOTAutograd traces the graphs, where that is a difference; else ``answer``, that of the others.
+        """The answer of runs in which AOTAutograd traces the graphs, if it is a difference; else ``answer``, that of
+        the other runs.
 
-        An error that ends the script is left to the comparison of graphs, which meets it as well.
+        An error that ends the script is left to the comparison of graphs, which sees it as well.
         """
         eager, conditions = self._eager, replace(self._last, aot=True)
         if eager is None:
@@ -100,7 +103,7 @@ class ExactRuns:
         return self._also_open(answer, *(one for one in traced.excused if one.rule in (ROUNDS, BY_NO_RUN)))
 
     def _also_open(self, answer: Answer, *more: Excused) -> Answer:
-        """An answer with what the runs behind AOTAutograd left open."""
+        """An answer with what the runs through AOTAutograd left open."""
         return replace(answer, runs=self.runs, excused=(*answer.excused, *more))
 
     def cures(self, text: str, found: Found, plan: Plan) -> bool:
@@ -108,9 +111,9 @@ class ExactRuns:
         return sees_eager(ScriptRuns(self._children, text, found.conditions), found, plan)
 
     def agreeing(self, text: str, found: Found) -> ExactLog | None:
-        """The log of a changed script's run with the compiler, from another random state.
+        """The log of a changed script's compiled run, from another random state.
 
-        None if it sees something else than eager does, less the noise of the difference, or either does not end well.
+        None if it differs from eager, minus the noise of the difference, or if either run does not end well.
         """
         runs = ScriptRuns(self._children, text, replace(found.conditions, replay=None, state=next(self._states)))
         eager = runs.log(Plan(eager=ALL))
@@ -122,9 +125,9 @@ class ExactRuns:
         return compiled if first_difference(eager, compiled, found.noise.without_moments()) is None else None
 
     def ends(self, text: str, *plans: Plan, is_live: bool = False) -> list[ExactLog | None]:
-        """Runs of the script that was compared last, with a look at its end alone; None for one that does not come there.
+        """Runs of the last compared script, with a single look at its end; None for a run that does not get there.
 
-        ``is_live``: each reads the machine by itself, and not what the first run did.
+        ``is_live``: each run reads the machine itself, instead of a replay of the first run.
         """
         replay = None if is_live else self._last.replay
         runs = ScriptRuns(self._children, text, replace(self._last, library=False, aot=False, replay=replay))
@@ -174,7 +177,9 @@ class ExactRuns:
         return f"{look.named} ({self._line_of(look)})"
 
     def _broken(self, *outcomes: Outcome) -> str:
-        """Why a run did not come to its end where our looking may be to blame; empty if it did, or the script ended it."""
+        """Why a run did not complete, if our observation may be the cause; empty if it completed, or the script ended
+        it.
+        """
         for outcome in outcomes:
             if outcome.ending is Ending.TIMEOUT:
                 return f"a run of the script took longer than {self._children.timeout:.0f} s"
@@ -187,7 +192,7 @@ class ExactRuns:
 
 
 def _before_it_ended(confirming: Confirming, plan: Plan, eager: ExactLog, compiled: ExactLog | None) -> Found | None:
-    """The confirmed difference before an error of the script's own that only the compiled run meets."""
+    """The confirmed difference before an error of the script's own that only the compiled run raises."""
     if compiled is None or compiled.calls == 0 or compared(eager, compiled).difference is None:
         return None
     found = confirming.examined(plan, eager, compiled)

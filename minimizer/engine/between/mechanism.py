@@ -14,13 +14,13 @@ from minimizer.report.model import Mechanism
 
 OF_PROCESS = ("os.environ[", "args[", "kwargs[")
 ITEM = re.compile(r"\[\d+\]$")
-"""The place of an item in the path of a list's item."""
+"""Matches the index in the path of a list's item."""
 HOOKS = {"skip_nnmodule_hook_guards": False}
-"""The Dynamo setting with which it guards on the hooks of modules."""
+"""The Dynamo setting that makes it guard on the hooks of modules."""
 
 
 def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
-    """The first mechanism that the difference itself or an experiment shows; a wrong constant is what remains."""
+    """The first mechanism shown by the difference itself or by an experiment; if none is, a wrong constant."""
     difference = found.difference
     named = difference.first
     if any(change.path == "raised" for change in difference.changes):
@@ -40,8 +40,8 @@ def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
         return "missed_hook"
     state = [change for change in difference.changes if _is_data(change)]
     is_held = any(change.kind != "Tensor" and change.field != "state" for change in state)
-    # Of a mutation that is lost the call itself may know. Where a name stands for another object, and something else is returned as well,
-    # the call has gone another way.
+    # A call may know of its own lost mutation. If a name refers to another object, and another result is returned as
+    # well, the call took another branch.
     is_other = named.field == "alias" and any(change.is_result for change in difference.changes)
     takes_other_way = not is_held or is_other
     if found.is_reused and found.is_cured_by_reset and takes_other_way:
@@ -93,7 +93,7 @@ def _is_reordered(change: Change, found: Found) -> bool:
 
 
 def _is_item_reordered(path: str, found: Found) -> bool:
-    """The same for the items of a list, which are entries of their own."""
+    """The same for the items of a list, which are separate entries."""
     index = found.difference.index
     logs = ((found.eager, index), (found.compiled, index), (found.compiled, index - 1))
     one, two, before = (_items(states_at(log, at), path) for log, at in logs)
@@ -101,7 +101,7 @@ def _is_item_reordered(path: str, found: Found) -> bool:
 
 
 def _items(state: dict[str, Entry], path: str) -> list[str]:
-    """What the items of a list are, in order, as far as they are entries of their own."""
+    """The items of a list, in order, as far as they are separate entries."""
     items: list[str] = []
     while (entry := state.get(f"{path}[{len(items)}]")) is not None:
         items.append(str(sorted(entry.items())))
@@ -111,5 +111,5 @@ def _items(state: dict[str, Entry], path: str) -> list[str]:
 def _literal(text: str) -> object:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError):  # the last of what cannot be a key
+    except (ValueError, SyntaxError, TypeError):  # TypeError: an unhashable key
         return None

@@ -1,4 +1,4 @@
-"""Why a confirmed difference of exact runs is no fault between graphs, each shown by further runs."""
+"""Why a confirmed difference of exact runs is no fault between graphs; each reason is shown by further runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minimizer.report.excused import excused
 
 ARITHMETIC, OF_BACKEND = excused("exact_arithmetic").rule, excused("exact_backend").rule
 PRINTED = "printed text"
-"""How the paths begin of what a script prints."""
+"""The prefix of the paths of printed text."""
 
 
 def why_no_fault(runs: ScriptRuns, found: Found) -> str:
@@ -25,7 +25,7 @@ def why_no_fault(runs: ScriptRuns, found: Found) -> str:
 
 
 def is_by_library(runs: ScriptRuns, found: Found) -> bool:
-    """Whether eager returns something else there once torch's own modules are told that they are compiled."""
+    """Whether eager returns another result there once torch's own modules take their compiled branch."""
     if not found.difference.is_of_results:
         return False
     as_compiled = replace(runs, conditions=replace(runs.conditions, library=True))
@@ -34,7 +34,9 @@ def is_by_library(runs: ScriptRuns, found: Found) -> bool:
 
 
 def is_reordered(runs: ScriptRuns, found: Found) -> bool:
-    """Whether nothing but the order of printed lines differs, and it is eager's where no logging function is moved behind its graph."""
+    """Whether only the order of printed lines differs, and equals eager's when no logging function is moved after its
+    graph.
+    """
     difference = found.difference
     if not all(change.path.startswith(PRINTED) for change in difference.changes):
         return False
@@ -46,7 +48,7 @@ def is_reordered(runs: ScriptRuns, found: Found) -> bool:
 
 
 def _lines(log: ExactLog, index: int) -> list[list[tuple[str, str]]]:
-    """What is printed by the look with this index, in an order that is not that of the lines."""
+    """What is printed by the look with this index, independent of the order of lines."""
     state = states_at(log, index)
     return sorted(sorted(entry.items()) for path, entry in state.items() if path.startswith(PRINTED))
 
@@ -54,8 +56,8 @@ def _lines(log: ExactLog, index: int) -> list[list[tuple[str, str]]]:
 def _is_of_backend(runs: ScriptRuns, found: Found) -> bool:
     """Whether a call raises an error on the backend ``eager``, and none on the script's own.
 
-    Eager's kernel for an operator of the graph raises it, behind the handler that the script has for it; the script's own backend
-    takes that operator, or does not come so far: comparing the graph shows what is wrong there.
+    Eager's kernel for an operator of the graph raises it, outside of the script's handler for it; the script's own
+    backend accepts that operator, or does not get that far: comparing the graph shows what is wrong there.
     """
     raised = next((c for c in found.difference.changes if c.path == "raised"), None)
     if raised is None or not raised.compiled.get("value"):
@@ -70,10 +72,10 @@ def _is_of_backend(runs: ScriptRuns, found: Found) -> bool:
 
 
 def _is_other_arithmetic(runs: ScriptRuns, found: Found) -> bool:
-    """Whether a difference is what other roundings of the graphs of the blamed calls make of just these elements."""
+    """Whether redrawn roundings of the blamed calls' graphs explain exactly the elements that differ."""
     difference = found.difference
     if not difference.is_arithmetic or (found.is_reused and not found.shown):
-        return False  # code whose earlier calls were equal to the bit computes like eager
+        return False  # code whose earlier calls were bitwise equal computes like eager
     whole = 0 if difference.look.event == "end" else difference.look.unit
     plan = replace(found.plan, whole=whole)
     units = sorted(_units(found) | {difference.look.unit})
@@ -87,6 +89,6 @@ def _is_other_arithmetic(runs: ScriptRuns, found: Found) -> bool:
 
 
 def _units(found: Found) -> set[int]:
-    """The units of the calls that are blamed, by their number among calls and backwards."""
+    """The units of the blamed calls: their numbers among calls and backwards."""
     looks = found.compiled.looks
     return {look.unit for look in looks if look.event == "call exit" and found.call <= look.number <= found.until}

@@ -1,4 +1,4 @@
-"""What differs between two runs without the compiler, path by path and field by field, and so is no evidence."""
+"""Differences between two runs without the compiler, by path and field, which are therefore no evidence."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from minimizer.engine.child.exact_log import Entry, ExactLog
 from minimizer.report.excused import excused
 
 VALUES = {"values", "norm", "lean", "not finite"}
-"""The fields of a tensor that move together: one of them is a hash, the others tell what it hides."""
+"""The fields of a tensor that move together: one is a hash, the others show what it hides."""
 WHOLE = {"type", "alias"}
-"""Fields that, where they move, leave nothing of an entry to be compared: it describes another object each time."""
+"""Fields that invalidate the whole entry if they move: it then describes another object each time."""
 MOVES, WRITTEN, VOLATILE = (
     excused("exact_moves").rule,
     excused("exact_compiler_writes").rule,
     excused("exact_volatile").rule,
 )
-"""Rules by which a difference is no evidence, as they are counted."""
+"""Names of the rules by which a difference is no evidence, as counted."""
 ROUNDS = excused("aot_rounds").rule
 FLOATING = re.compile(r"^torch\.(float|bfloat|complex)")
 FRACTION = re.compile(r"[-+]?(?:\d+\.\d*|\d*\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
-"""A number in a text that is not an integer."""
+"""Matches a number in a text that is not an integer."""
 Excused = Counter[tuple[str, str]]
 """How often a rule was applied to an object: by (rule, path)."""
 _PARENT = re.compile(
@@ -34,25 +34,28 @@ State = Mapping[str, Entry]
 
 
 class Noise:
-    """The fields that differ between runs without the compiler, and what functions wrote that the compiler ran.
+    """The fields that differ between runs without the compiler, and what script functions wrote when the compiler ran
+    them.
 
-    What moves before the script's end says nothing of the end, where all finalizers have run.
+    What moves before the script's end does not count at the end, where all finalizers have run.
     """
 
     def __init__(self, *, rounds: bool = False) -> None:
         self.rounds = rounds
-        """Whether one side may round otherwise: then floating numbers are no evidence, nor is anything that they may decide."""
+        """Whether one side may round otherwise: then floating-point numbers are no evidence, nor is anything they may
+        decide.
+        """
         self._fields: dict[bool, dict[str, set[str]]] = {True: {}, False: {}}
-        """By whether it is the look at the end: the fields that move, by path."""
+        """The fields that move, by path; separately for the look at the end (True)."""
         self._volatile: dict[bool, set[str]] = {True: set(), False: set()}
-        """The containers of which other items exist in each run."""
+        """The containers whose items differ from run to run."""
         self._written: dict[str, str] = {}
         self.ends_at: int | None = None
         """Index of the look from which on two such runs do not even have the same moments."""
         self.excused: Excused = Counter()
 
     def learn(self, one: ExactLog, two: ExactLog) -> None:
-        """Add all that differs between two runs without the compiler."""
+        """Add all differences between two runs without the compiler."""
         for index, (first, second) in enumerate(zip_longest(one.states(), two.states())):
             if first is None or second is None or first[0].moment != second[0].moment:
                 self.ends_at = index if self.ends_at is None else min(self.ends_at, index)
@@ -61,7 +64,7 @@ class Noise:
             self.learn_at(paths, first[1], second[1], is_end=first[0].event == "end")
 
     def learn_at(self, paths: Iterable[str], one: State, two: State, *, is_end: bool) -> None:
-        """Add what differs on some paths between two runs at one look."""
+        """Add the differences on some paths between two runs at one look."""
         for path in paths:
             mine, theirs = one.get(path, {}), two.get(path, {})
             if mine == theirs:
@@ -74,17 +77,19 @@ class Noise:
             self._fields[is_end].setdefault(path, set()).update(moving)
 
     def add_written(self, paths: Mapping[str, str]) -> None:
-        """Add what functions wrote that the script gave to the compiler, while it ran them: paths, each with the function."""
+        """Add what functions wrote that the script passed to the compiler, while it ran them: paths, each with the
+        function.
+        """
         self._written.update(paths)
 
     def without_moments(self) -> Noise:
-        """The same noise for smaller scripts, which have other moments: without `ends_at`."""
+        """The same noise without `ends_at`, for smaller scripts, which have other moments."""
         noise = Noise(rounds=self.rounds)
         noise._fields, noise._volatile, noise._written = self._fields, self._volatile, self._written
         return noise
 
     def covers(self, path: str, one: State, two: State, *, is_end: bool = False) -> bool:
-        """Whether what differs at a path between two states moves without the compiler as well; counted if so."""
+        """Whether the difference at a path between two states also moves without the compiler; counted if so."""
         rule = self._rule(path, one, two, is_end=is_end)
         if rule:
             self.excused[rule, path] += 1
@@ -112,7 +117,7 @@ class Noise:
 
 
 def is_arithmetic(eager: Entry, compiled: Entry) -> bool:
-    """Whether nothing but the values of floating numbers differs."""
+    """Whether only values of floating-point numbers differ."""
     if not eager or not compiled:
         return False
     differing = {name for name in {*eager, *compiled} if eager.get(name) != compiled.get(name)}
@@ -122,7 +127,7 @@ def is_arithmetic(eager: Entry, compiled: Entry) -> bool:
 
 
 def _is_text_of_numbers(eager: Entry, compiled: Entry) -> bool:
-    """Whether two texts are the same but for numbers that are no integers."""
+    """Whether two texts are equal except for non-integer numbers."""
     one, two = eager.get("value", ""), compiled.get("value", "")
     return (
         one != two
@@ -132,7 +137,7 @@ def _is_text_of_numbers(eager: Entry, compiled: Entry) -> bool:
 
 
 def _is_position(path: str) -> bool:
-    """Whether an item is named by its place, which says nothing where other items exist in each run."""
+    """Whether an item is named by its index, which means nothing if the items differ from run to run."""
     return path.startswith("list(") or _POSITION.search(path) is not None
 
 

@@ -1,4 +1,4 @@
-"""The oracle for faults between graphs: is a candidate's first difference of the same sort, at the same moment?"""
+"""The oracle for faults between graphs: is a candidate's first difference of the same type, at the same moment?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from minimizer.inside.questions import ExactRequest
 from minimizer.report.model import Mechanism
 
 CLOSE = list(range(1, 17))
-"""Calls and backwards with a full look around them: a candidate that shows its difference later is refused."""
+"""Calls and backwards with a full look around them; a candidate that shows its difference later is refused."""
 BUILT_IN = (
     "list", "dict", "tuple", "set", "deque", "OrderedDict", "defaultdict", "Tensor", "Parameter", "int", "float", "bool", "str",
     "process",
@@ -69,7 +69,7 @@ class Target:
 
 
 class ExactOracle:
-    """Judges scripts by exact runs. ``slowest``: seconds of the slowest of those that ended well, or 0."""
+    """Judges scripts by exact runs. ``slowest``: seconds of the slowest exact run that ended well, or 0."""
 
     def __init__(
         self, executor: Executor, path: Path, found: Found, mechanism: Mechanism, *, slowest: float = 0.0
@@ -80,9 +80,11 @@ class ExactOracle:
         self._library, self._aot = found.conditions.library, found.conditions.aot
         self._in_order = found.conditions.in_order
         self._has_name = _has_name(found.eager, found.compiled)
-        """Whether the difference can be asserted at the script's end: then it must be so in a candidate too."""
+        """Whether the difference can be asserted at the script's end; if so, a candidate's must be too."""
         self._is_raised = ("raised",) in self._target.traits
-        """Whether what a call raises differs: a compiled run may end by that, and nothing is asserted at its end then."""
+        """Whether the exception of a call differs: then a compiled run may end by it, without anything to assert at its
+        end.
+        """
         self._modules = found.conditions.modules
         self._times = TrialTimes(slowest)
         self._states = states()
@@ -93,11 +95,13 @@ class ExactOracle:
         return "aot_eager" if self._aot else "eager"
 
     def check(self, candidates: Sequence[Source]) -> Sequence[bool | None]:
-        """Whether each of the scripts shows the fault, until one does; one that draws from a random state that it does not set, from several."""
+        """Whether each of the scripts shows the fault, up to the first that does; one that draws unseeded numbers, from
+        several random states.
+        """
         return until_one_fails(candidates, lambda one: holds(one, self._judge), self._executor.jobs)
 
     def _judge(self, text: str) -> tuple[bool, bool]:
-        """Whether a text shows the fault, all its runs from one more random state, and whether it draws in eager."""
+        """Whether a text shows the fault, with all runs from one new random state, and whether it draws in eager."""
         start = self._request(text)
         eager = self._run(self._in_eager(start))
         return self._shows(start, eager), eager.draws
@@ -116,11 +120,11 @@ class ExactOracle:
         if difference is not None and difference.is_of_results:
             as_compiled = _log(self._run(replace(start, eager=ALL, library=True)))
             if as_compiled is not None and agree_at(two, as_compiled, difference):
-                return False  # eager computes the same where it chooses like compiled code
+                return False  # eager computes the same on its compiled branch
         return self._target.is_met(difference) and (ends_by_it or not self._has_name or _has_name(one, two))
 
     def steady_at_end(self, text: str, changes: Sequence[Change]) -> list[Change]:
-        """What eager sees there also where the script draws other random numbers."""
+        """The changes whose eager value does not depend on the script's random numbers."""
         other = self._run(self._in_eager(self._request(reseeded(text))))
         log = _log(other)
         state = end_of(log) if log is not None else {}
@@ -162,7 +166,7 @@ def _log(outcome: Outcome) -> ExactLog | None:
 
 
 def _reads(outcome: Outcome) -> str | None:
-    """What a run read of the machine, for the compiled one to read again."""
+    """What a run read of the machine, to be replayed in the compiled run."""
     return (outcome.exact.reads or None) if outcome.exact is not None else None
 
 

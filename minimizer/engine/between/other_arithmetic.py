@@ -1,8 +1,9 @@
-"""Whether the graphs of a call may differ from eager just so by other arithmetic: shown by redrawing their roundings, element by element.
+"""Decides whether other arithmetic of a call's graphs explains a difference: redraws their roundings, element by
+element.
 
-Dynamo may write other operators into a graph than Python called, with other roundings (functions of NumPy, optimizers). Then the
-difference is of the size by which redrawn roundings of that call alone move the very same element. A wrong constant or a lost
-update is not.
+Dynamo may write other operators into a graph than Python called, with other roundings (functions of NumPy, optimizers).
+Then the difference is about as large as the movement of the same element when the roundings of that call alone are
+redrawn. For a wrong constant or a lost update it is not.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from minimizer.engine.child.exact_log import Entry, ExactLog
 SEEDS = range(1, 9)
 """Seeds of the runs in which the roundings of a call are redrawn."""
 REACH = 4.0
-"""How many times further than the furthest of the redrawn ones an element may be: what is redrawn is a draw, not a bound."""
+"""Most distance of an element, relative to the furthest redrawn one: redrawn values are samples, not bounds."""
 
 
 def is_shown(difference: Difference, eager: ExactLog, compiled: ExactLog, redrawn: Sequence[ExactLog]) -> bool:
-    """Whether redrawn roundings of the compiled call move each element that differs as much as it differs.
+    """Whether redrawn roundings of the compiled call move each element that differs by about as much.
 
     All logs keep the elements of tensors at the look of the difference.
     """
@@ -49,7 +50,7 @@ def _is_within(eager: float, compiled: float, *redrawn: float) -> bool:
 
 
 def _elements(log: ExactLog, entry: Entry) -> Sequence[float] | None:
-    """The elements that were kept of a tensor, or a Python number; None if they are not known."""
+    """The logged elements of a tensor, or a Python number; None if unknown."""
     try:
         if "whole" in entry:
             return array.array("d", base64.b64decode(log.whole[int(entry["whole"])], validate=True))

@@ -44,7 +44,7 @@ def _simpler_objects(source: Source) -> Iterator[Source | None]:
 
 
 def _with_method_spliced(source: Source, method: ast.FunctionDef) -> Source | None:
-    """With the body of a method in place of its only call, where that is a statement: ``cache.put(k, v)``."""
+    """With the body of a method in place of its only call, if that is a statement: ``cache.put(k, v)``."""
     calls = [
         (statement, call, call.func.value)
         for statement in source.statements
@@ -90,7 +90,7 @@ def _without_object(source: Source, made: ast.ClassDef) -> Source | None:
 
 
 def _as_plain_class(source: Source, made: ast.ClassDef) -> Source | None:
-    """With attributes of the class in place of a constructor that takes no arguments."""
+    """With class attributes in place of a constructor that takes no arguments."""
     constructor = next((m for m in made.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
     if constructor is None or len(constructor.args.args) != 1:
         return None
@@ -132,9 +132,10 @@ def _simpler_operations(source: Source) -> Iterator[Source | None]:
 
 
 def _without_drawing(source: Source) -> Iterator[Source | None]:
-    """With ones in place of all tensors at once, since shapes that must agree do so then, or of all that are drawn, and without seeds.
+    """Without seeds, and with ones in place of all tensors at once, whose shapes then still agree, or of all random
+    ones.
 
-    What differs can then be asserted as it is, and the script need not be run a second time to know what is right.
+    The difference can then be asserted directly, without a second run for the right value.
     """
     calls = [node for node in source.nodes() if isinstance(node, ast.Call)]
     seeds = [s for s in source.statements if isinstance(s, ast.Expr) and ast.unparse(s.value).startswith(f"{SEED}(")]
@@ -146,7 +147,7 @@ def _without_drawing(source: Source) -> Iterator[Source | None]:
 
 
 def _ones_of_its_size(source: Source, maker: ast.Call) -> Source | None:
-    """With ``torch.ones(n)`` in place of a tensor whose first size is ``n``, where that is no constant."""
+    """With ``torch.ones(n)`` in place of a tensor whose first size is ``n``, if that is not constant."""
     sizes = next((one.elts for one in maker.args if isinstance(one, ast.Tuple | ast.List)), maker.args)
     changing = [one for one in sizes if not isinstance(one, ast.Constant)]
     if not changing:

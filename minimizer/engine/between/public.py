@@ -1,4 +1,4 @@
-"""Rewrites a script for the repro of a fault between graphs: the simplest backend that shows it at every entry to the compiler."""
+"""Rewrites a script for the repro of a fault between graphs: with the simplest backend that shows it at every entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minimizer.engine.user_script.syntax import DEFINITIONS, full_name, imported
 
 CHOICES = ("backend", "mode", "options")
 NAMES = ("f", "compiled")
-"""Names for the result of an entry to which the script gives none."""
+"""Names for the result of an entry that the script leaves unnamed."""
 
 
 def with_backend(text: str, backend: str) -> str:
@@ -20,12 +20,12 @@ def with_backend(text: str, backend: str) -> str:
 
 
 def with_fullgraph(text: str) -> str:
-    """The script with ``fullgraph=True`` at every entry: a graph break is an error there."""
+    """The script with ``fullgraph=True`` at every entry, which makes a graph break an error."""
     return _with_entries(text, lambda entry: with_word(entry, "fullgraph", True))
 
 
 def _with_entries(text: str, edit: Callable[[ast.Call], ast.Call]) -> str:
-    """The script with each entry to the compiler edited; a bare decorator becomes a call before."""
+    """The script with each entry to the compiler edited; a bare decorator is made a call first."""
     tree = ast.parse(text)
     names = imported(tree)
 

@@ -18,7 +18,7 @@ ALL = (1, None)
 class Children:
     """The children in which a script's texts run under the script's path.
 
-    ``made``: how many runs there were. ``slowest``: seconds of the slowest that ended well.
+    ``made``: the number of runs. ``slowest``: seconds of the slowest that ended well.
     """
 
     def __init__(self, executor: Executor, path: Path, *, timeout: float) -> None:
@@ -26,7 +26,7 @@ class Children:
         self.made, self.slowest = 0, 0.0
 
     def ask(self, text: str, conditions: Conditions, plans: Sequence[Plan]) -> list[Outcome]:
-        """Run a text once for each plan, side by side."""
+        """Run a text once for each plan, in parallel."""
         self.made += len(plans)
         path, common = str(self._path), vars(conditions)
         requests = [ExactRequest(text=text, script=path, **common, **vars(plan)) for plan in plans]
@@ -48,13 +48,13 @@ class ScriptRuns:
         return self.children.ask(self.text, self.conditions, plans)
 
     def logs(self, *plans: Plan) -> list[ExactLog | None]:
-        """What each run saw; None for one that does not tell: it ended neither well nor by an error of the script's own."""
+        """The log of each run; None for a run that ended neither well nor by an error of the script's own."""
         return [
             o.exact if o.ending in (Ending.SAME, Ending.RUNTIME_ERROR) and o.exact is not None else None
             for o in self.ask(*plans)
         ]
 
     def log(self, plan: Plan) -> ExactLog | None:
-        """The same of one run."""
+        """The log of one run."""
         (log,) = self.logs(plan)
         return log

@@ -1,4 +1,4 @@
-"""Forms of a script that show at its end what is wrong: by a name for what a call returns, by an exit, by an assertion."""
+"""Forms of a script whose end shows what is wrong: by a name for the result of a call, by an exit, by an assertion."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from minimizer.engine.reduce.python.source import BODIES
 from minimizer.engine.user_script.syntax import DECLARATIONS
 
 MOST_CALLS = 3
-"""Most calls of a last statement that are tried for an assertion of what they return."""
+"""Most calls of a last statement whose results are tried for an assertion."""
 CANNOT_RUN = "except Exception:\n    raise SystemExit(125)  # it cannot run here\n"
 
 
 def ways_to_show(text: str) -> Iterator[str]:
-    """The script with what a call of its last statement returns under a name, where it has none, and as it is; last the items of that.
+    """The script with a name for an unnamed result of its last statement; then the script as it is; last, lists of
+    those results.
 
-    A function of the script's own that the last statement calls may itself end with a call: then that is what it returns. What threads
-    of a pool return comes as an iterator. What is called where no statement of the script reaches it, as in a thread, goes to a list.
+    If a function of the script that the last statement calls itself ends with a call, that call's result is returned.
+    Results from the threads of a pool come as an iterator. Results of a call that no statement of the script reaches,
+    as in a thread, are collected in a list.
     """
     returning = _returning(text)
     calls = range(len(_last_calls(ast.parse(returning))))
@@ -31,7 +33,7 @@ def ways_to_show(text: str) -> Iterator[str]:
 
 
 def _named(text: str, number: int, *, of_items: bool = False) -> str:
-    """The script with a name for what one of the calls of its last statement returns, or for a list of that."""
+    """The script with a name for the result of one call of its last statement, or for a list of it."""
     tree = ast.parse(text)
     body, call = _last_calls(tree)[number]
     value = ast.Call(func=ast.Name(id="list", ctx=ast.Load()), args=[call], keywords=[]) if of_items else call
@@ -40,7 +42,9 @@ def _named(text: str, number: int, *, of_items: bool = False) -> str:
 
 
 def _collected(text: str) -> Iterator[str]:
-    """The script with a list of what a function's call returns each time, for its last calls whose results nobody reads but the function."""
+    """The script with a list of a call's results inside a function, for its last calls whose results are not used
+    outside.
+    """
     whole = ast.parse(text)
     has_name = any(isinstance(node, ast.Name) and node.id == OUTS for node in ast.walk(whole))
     places = 0 if has_name else len(_inner_calls(whole))
@@ -63,7 +67,9 @@ def _collected(text: str) -> Iterator[str]:
 
 
 def _inner_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], int]]:
-    """Statements in functions that are a call, or give what one returns to a single name; each as its block and its place in it."""
+    """Statements in functions that are a call, or assign its result to a single name; each as its block and its index
+    in it.
+    """
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     blocks = [getattr(n, part, []) for one in functions for n in ast.walk(one) for part in BODIES]
     found = [(block, place) for block in blocks if isinstance(block, list) for place in range(len(block))]
@@ -78,7 +84,7 @@ def _inner_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], int]]:
 
 
 def _returning(text: str) -> str:
-    """The script with what is called last in the functions of its last statement returned by them, where they return nothing."""
+    """The script whose last statement's functions return the result of their last call, if they return nothing."""
     tree = ast.parse(text)
     called = {call.func.id for _, call in _last_calls(tree) if isinstance(call.func, ast.Name)}
     for node in tree.body:
@@ -93,7 +99,9 @@ def _returning(text: str) -> str:
 
 
 def _last_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], ast.Call]]:
-    """Calls in the last statement whose results have no name, the outermost first, each with the block that the statement ends."""
+    """Calls in the last statement with unnamed results, the outermost first, each with the block that the statement
+    ends.
+    """
     body, blocks = tree.body, list[tuple[list[ast.stmt], ast.expr]]()
     while body and isinstance(body[-1], ast.For | ast.While | ast.With | ast.Try):
         if isinstance(body[-1], ast.For):
@@ -108,7 +116,7 @@ def _last_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], ast.Call]]:
 def raising(text: str, eager: str, compiled: str) -> str | None:
     """The script whose last ``try`` catches what only one side raises, as one that ends by it; None for others.
 
-    What only the compiled side raises, and no ``try`` of the script catches, is caught around the last statement.
+    If only the compiled side raises, and no ``try`` of the script catches it, the last statement gets a handler.
     ``eager`` and ``compiled`` are the exceptions that a call raises, empty for none.
     """
     tree = ast.parse(text)
@@ -142,12 +150,14 @@ def _catching(statement: ast.stmt) -> ast.Try:
 
 
 def asserted(text: str, claim: Claim) -> str:
-    """The script with a claim at its end; what comes before it and is no definition may fail for reasons of the machine."""
+    """The script with a claim at its end; statements before it, except definitions, may fail for reasons of the
+    machine.
+    """
     return f"{guarded(text)}{claim.statement}\n"
 
 
 def guarded(text: str) -> str:
-    """The script, which ends with 125 where what it does, and not only defines, cannot run here."""
+    """The script, which exits with 125 if its statements, apart from definitions, cannot run here."""
     given = ast.parse(text).body
     body = sorted(
         given,
@@ -159,7 +169,7 @@ def guarded(text: str) -> str:
     if not doing:
         return _lines(before)
     last, handlers, otherwise = doing[-1], "", ""
-    if isinstance(last, ast.Try) and not last.finalbody:  # one ``try`` then does for both
+    if isinstance(last, ast.Try) and not last.finalbody:  # one ``try`` serves both
         doing = [*doing[:-1], *last.body]
         handlers = "".join(f"{ast.unparse(handler).lstrip()}\n" for handler in last.handlers)
         otherwise = f"else:\n{_lines(last.orelse, indent=4)}" if last.orelse else ""
@@ -167,7 +177,7 @@ def guarded(text: str) -> str:
 
 
 def _may_stand_first(statement: ast.stmt, body: Sequence[ast.stmt]) -> bool:
-    """Whether it may stand before all that is done: nothing runs where it is defined, and nothing before it has its name."""
+    """Whether a definition may move to the top: defining it runs nothing, and nothing before it uses its name."""
     if not isinstance(statement, ast.FunctionDef) or statement.decorator_list:
         return False
     before = body[: body.index(statement)]

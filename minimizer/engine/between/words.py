@@ -14,7 +14,7 @@ from minimizer.vocabulary import Kind, counted
 
 MOST_ROWS, SHOWN = 8, 200
 PART = re.compile(r"\.<(?:items|keys|members?|rest|hook)>(?:\[.*?\](?=\.|$))?")
-"""The part of a container, or a member of a set, in a path."""
+"""Matches the part of a container, or a member of a set, in a path."""
 OUTSIDE = re.compile(r"^(.*)\[(\d+)\]$")
 MECHANISMS = {
     "lost_mutation": "a change of {what} that is lost",
@@ -42,7 +42,9 @@ def kind_of(difference: Difference) -> Kind:
 
 
 def is_gradient(difference: Difference) -> bool:
-    """Whether it is a gradient that a backward returns: ``torch.autograd.grad`` does, ``backward()`` returns nothing."""
+    """Whether it is a gradient returned by a backward: by ``torch.autograd.grad``, since ``backward()`` returns
+    nothing.
+    """
     return difference.look.event == "backward exit" and difference.first.is_result
 
 
@@ -102,7 +104,7 @@ def moment(look: Look) -> str:
 
 
 def observed(found: Found, line_of: Callable[[Look], int]) -> list[Observed]:
-    """The values in both runs of the path that differs, at each change, up to the first look at which they differ.
+    """The values of the differing path in both runs, at each change, up to the first look at which they differ.
 
     At most the last `MOST_ROWS` rows. ``line_of``: the line of the user's script at a look, 0 for none.
     """
@@ -122,7 +124,9 @@ def observed(found: Found, line_of: Callable[[Look], int]) -> list[Observed]:
 
 
 def shown(entry: Entry, field: str = "") -> str:
-    """An object's entry in short: its value, items or type, at most `SHOWN` characters; of a tensor the ``field`` that differs, first."""
+    """An object's entry in short: its value, items or type, at most `SHOWN` characters; for a tensor, the differing
+    ``field`` first.
+    """
     if not entry:
         return "missing"
     if field in SUFFIXES and field in entry:

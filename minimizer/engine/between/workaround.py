@@ -35,8 +35,8 @@ def find_workaround(
 ) -> Workaround:
     """The first change with which the script sees the same with the compiler and without.
 
-    ``text`` is what is run, ``whole`` says where its lines are the user's. There is a diff where it differs from the
-    user's file, ``script``, in its arguments only.
+    ``text`` is what runs, ``whole`` maps its lines to the user's. There is a diff only if it differs from the user's
+    file, ``script``, in nothing but its arguments.
     """
 
     def try_(changed: str) -> Tried:
@@ -57,7 +57,9 @@ def find_workaround(
 
 
 def in_the_users_files(where: str, whole: Bundle, script: str) -> str:
-    """The place of a change, with the number of the user's line for that of the text that was run, and its file if that is another."""
+    """The place of a change, with the user's line number in place of that in the run text, and the file if it is
+    another.
+    """
 
     def users(match: re.Match[str]) -> str:
         file, number, _ = whole.lines.get(int(match[1]), ("", 0, ""))

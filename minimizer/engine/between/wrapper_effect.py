@@ -1,8 +1,8 @@
-"""What a script does otherwise because it looks at the wrappers of ``torch.compile``, where all that is compiled is right.
+"""Effects of ``torch.compile``'s wrappers on a script that looks at them, while all compiled code is right.
 
-Two exact runs without the compiler, one with its wrappers and one without, are compared at the script's end. Names, and the wrapper
-itself, are no difference; numbers, tensors, sizes of containers and the number of backwards are. It must show in another pair, and go
-where one line looks through the wrapper.
+Two exact runs without the compiler, one with its wrappers and one without, are compared at the script's end. Names, and
+the wrapper itself, do not count as a difference; numbers, tensors, sizes of containers and the number of backwards do.
+The difference must recur in another pair of runs, and disappear if one line sees through the wrapper.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from minimizer.engine.child.exact_log import Entry, ExactLog, Glance
 from minimizer.inside.questions import Plan
 
 WRAPPER = re.compile(r"\._orig_mod(?=[.\[]|$)|\b_orig_mod\.")
-"""What a wrapper adds to the path of what is below it, and to names."""
+"""Matches what a wrapper adds to paths below it, and to names."""
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\w)")
 FLOATING = re.compile(r"^torch\.(float|bfloat)")
 FAR = 1e-3
-"""Floating numbers that differ by less, relatively, may be computed in another way that is as right."""
+"""Relative tolerance of floating-point numbers: a smaller difference may be another computation that is as right."""
 FURTHER = 0.05
-"""The same where the script asks whether it is compiled, in order to compute in another way."""
+"""The same if the script asks whether it is compiled, in order to compute in another way."""
 NAMES, CLASS, ASKED = "names", "class", "is_compiling"
 SORTS = {
     NAMES: "names of parameters and modules begin with `_orig_mod.` there. Give it the module itself (`model._orig_mod`), or compile that "
@@ -35,17 +35,17 @@ SORTS = {
     "that in place (`model.compile()`).",
     ASKED: "it asks whether it is compiled, and does something else then. Do the same in both cases, or outside of what is compiled.",
 }
-"""How a script looks at a wrapper, what it sees, and what helps."""
+"""The ways in which a script looks at a wrapper, what it sees, and the cure."""
 MOST_LINES = 7
-"""Lines of which each is tried."""
+"""Most lines that are tried one by one."""
 MOST_SHOWN = 80
-"""Characters of a value in the verdict."""
+"""Most characters of a value in the verdict."""
 PRINTED, NORM = "printed text", "norm "
 
 
 @dataclass(frozen=True)
 class Side:
-    """Both values of one thing, as text; ``apart``: how far they are, relatively, if they are floating numbers."""
+    """Both values of one object, as text; ``apart``: their relative distance, if they are floating-point numbers."""
 
     bare: str
     wrapped: str
@@ -54,7 +54,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Effect:
-    """What differs first, by its path, and the look that it follows from."""
+    """The first difference, by its path, and the look at the wrapper that causes it."""
 
     path: str
     side: Side
@@ -62,9 +62,9 @@ class Effect:
 
 
 def wrapper_effect(runs: ExactRuns, text: str) -> Effect | None:
-    """What the script that exact runs compared last does otherwise for the wrappers; None if nothing, or it is not known.
+    """The effect of the wrappers on the script that exact runs compared last; None if there is none, or it is unknown.
 
-    One that looked at no wrapper in them cannot do otherwise for it, and is not run again.
+    A script that looked at no wrapper in those runs cannot depend on them, and is not run again.
     """
     if not runs.looked_at_wrappers:
         return None
@@ -100,7 +100,7 @@ def told(effect: Effect, place: str, code: str) -> str:
 
 
 def _brief(value: str, other: str) -> str:
-    """Of a long value what is near the place where it differs from the other one."""
+    """An excerpt of a long value around its first difference from the other value."""
     if len(value) <= MOST_SHOWN:
         return value
     same = next((at for at, (one, two) in enumerate(zip(value, other, strict=False)) if one != two), 0)
@@ -116,7 +116,9 @@ def _reads_badly(path: str, side: Side) -> tuple[bool, bool, int, int]:
 def _to_blame(
     runs: ExactRuns, text: str, bare: ExactLog, glances: list[Glance], steady: Mapping[str, Side]
 ) -> Iterator[Glance]:
-    """The looks without which each of these differences is gone: single ones, else the first where all together are it."""
+    """The looks without which each of these differences disappears: single ones, else the first, if only all together
+    do.
+    """
     if not steady:
         return
     tried = glances[:MOST_LINES]
@@ -129,7 +131,9 @@ def _to_blame(
 
 
 def differences(bare: ExactLog, wrapped: ExactLog) -> dict[str, Side]:
-    """What differs at the end of a script without wrappers and with them, by path: not what their presence alone makes of it."""
+    """The differences at the end of a script between runs without and with wrappers, by path, apart from the wrappers'
+    mere presence.
+    """
     one, two = (_without_wrapper(end_of(log)) for log in (bare, wrapped))
     found: dict[str, Side] = {}
     if bare.backwards != wrapped.backwards:
@@ -137,7 +141,7 @@ def differences(bare: ExactLog, wrapped: ExactLog) -> dict[str, Side]:
     resized = {path for path in one.keys() & two.keys() if one[path].get("length") != two[path].get("length")}
     for path in one.keys() & two.keys():
         if any(above in resized for above in upwards(path) if above != path):
-            continue  # what it holds stands at other places
+            continue  # its items have moved to other places
         side = _side(path, one[path], two[path], wrapped.wrappers)
         if side is not None and side.apart > FAR:
             found[path] = side
@@ -152,7 +156,7 @@ def _without_wrapper(state: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def _side(path: str, bare: Entry, wrapped: Entry, wrappers: int) -> Side | None:
-    """How two entries of one path differ; None if they do not, or only by names."""
+    """The difference between two entries of one path; None if they are equal, or differ only by names."""
     if bare == wrapped or bare.get("type") != wrapped.get("type"):
         return None
     one, two = (WRAPPER.sub("", side.get("value", side.get("values", ""))) for side in (bare, wrapped))
@@ -179,7 +183,7 @@ def _of_tensors(bare: Entry, wrapped: Entry) -> Side | None:
 
 
 def _of_words(one: str, two: str, wrappers: int) -> Side | None:
-    """Two printed lines, which differ where their numbers do and their words do not."""
+    """Two printed lines with equal words and different numbers."""
     if NUMBER.sub("", one) != NUMBER.sub("", two):
         return None
     pairs = zip(NUMBER.findall(one), NUMBER.findall(two), strict=False)
@@ -188,7 +192,7 @@ def _of_words(one: str, two: str, wrappers: int) -> Side | None:
 
 
 def _of_numbers(one: str, two: str, wrappers: int) -> Side | None:
-    """Two numbers: a count that is off by no more than there are wrappers has counted them."""
+    """Two numbers; a count off by at most the number of wrappers has counted them."""
     if one == two:
         return None
     if one.lstrip("-").isdecimal() and two.lstrip("-").isdecimal():
@@ -197,7 +201,7 @@ def _of_numbers(one: str, two: str, wrappers: int) -> Side | None:
 
 
 def _apart(one: list[str], two: list[str]) -> float:
-    """How far numbers are from each other, relatively to the largest of them."""
+    """The distance of numbers, relative to the largest of them."""
     if len(one) != len(two):
         return 0.0
     pairs = [(float(a), float(b)) for a, b in zip(one, two, strict=True) if a != b]
