@@ -1,4 +1,4 @@
-"""The results of a survey: what was seen to fail, and by which signature.
+"""The results of a survey: the failure seen, and its signature.
 
 `Case`: a failing graph, held in the child. `ScriptCase`: a failure without a graph. `Settled`: a verdict.
 """
@@ -29,7 +29,8 @@ LAYOUT = re.compile(r"\bstrides?\b|is_contiguous|memory_format")
 class Case:
     """A failure, with the survey that holds its call.
 
-    ``tolerance``: the script's own, if only that is exceeded. ``identity``: whether outputs that are one object are it.
+    ``tolerance``: the script's own, if the difference exceeds only that. ``identity``: whether the failure is that two
+    outputs are one object.
     """
 
     survey: Survey
@@ -44,7 +45,7 @@ class Case:
     graph: int | None = None
     """The graph's index, in order of compilation."""
     instance: str = ""
-    """The path of the module instance that made the call; empty if it is not known, or is the root itself."""
+    """The path of the module instance that made the call; empty if unknown, or for the root itself."""
     call: int = 0
     """The failing call of the graph, from 0; -1 if compilation fails."""
     runs: int = 1
@@ -82,7 +83,8 @@ class Case:
         return self.is_layout and not self.is_asserted
 
     def weighted(self) -> Program:
-        """The graph with its outputs multiplied by the cotangents of the held backward, in the form of `Program.as_compiled`.
+        """The graph with its outputs multiplied by the cotangents of the held backward, in the form of
+        `Program.as_compiled`.
 
         Raises:
             ChildFailed: it has no such form.
@@ -98,14 +100,14 @@ class Case:
         return self._as_script_compiles(self.survey.program("aot"))
 
     def _as_script_compiles(self, form: Program) -> Program:
-        """Another form of the graph with the setup and the arguments of ``torch.compile``, as they stand in one text with the script."""
+        """Another form of the graph, with the setup of the script's own form and its arguments of ``torch.compile``."""
         own = self.program
         return replace(form, setup=own.setup, compile_kwargs=own.compile_kwargs).as_compiled()
 
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of the compiler that a failure needs: its name, the stage that it belongs to, and what the failing call showed."""
+    """A cache of the compiler that a failure needs: its name, its stage, and the message of the failing call."""
 
     name: str
     stage: Stage
@@ -117,7 +119,7 @@ AOT_CACHE, INDUCTOR_CACHE = "AOTAutograd's cache", "the cache of Inductor's grap
 
 @dataclass(frozen=True)
 class Settled:
-    """A verdict, without a graph to reduce; ``kind``: that of a failure which some of ``runs`` showed, if any."""
+    """A verdict, without a graph to reduce; ``kind``: of a failure seen in some of ``runs``, if any."""
 
     status: Status
     reason: Reason | None
@@ -129,10 +131,10 @@ class Settled:
     """The cache of the compiler that the failure needs."""
     notes: tuple[str, ...] = ()
     excused: tuple[Excused, ...] = ()
-    """What our side excused on the way to this verdict, beside what ``checked`` has of the runs."""
+    """The excuses of our side for this verdict, in addition to those of the runs in ``checked``."""
     runs: int = 1
     failed: int = 1
-    """Number of runs that showed it."""
+    """Number of runs that failed."""
     layout_only: bool = False
     """Whether the failure is a difference of memory layout only."""
     traceback: str = ""
@@ -140,7 +142,7 @@ class Settled:
 
     @property
     def stack(self) -> str:
-        """The stack of the failure, as far as it is known."""
+        """The stack of the failure, as far as known."""
         return self.traceback or (self.exception.stack if self.exception is not None else "")
 
 
@@ -148,9 +150,9 @@ class Settled:
 class ScriptCase:
     """A failure that no graph carries; ``otherwise``: the verdict if the script does not fail without our hooks.
 
-    ``written_over``: for a mere suspect, the call that wrote over an earlier result, in words: a failure if the script reads that later.
-    ``other_zeros``: the same of a call that gave a zero another sign. ``behind_change``: the same of a backward before which the script had
-    changed an input of its call: none that is replayed is the same.
+    The rest is for a mere suspect, in words. ``written_over``: a call that overwrote an earlier result, a failure if
+    the script reads it later. ``other_zeros``: a call that flipped the sign of a zero, likewise. ``behind_change``: a
+    backward before which the script had changed an input of its call, so that no replayed backward is the same.
     """
 
     otherwise: Settled
@@ -160,7 +162,7 @@ class ScriptCase:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether only the program around the graphs can tell if it is a failure."""
+        """Whether only the program around the graphs can show if it is a failure."""
         return bool(self.written_over or self.other_zeros or self.behind_change)
 
 
@@ -188,7 +190,7 @@ def is_starved(found: Found) -> bool:
 
 
 def is_out_of_memory(error: ExceptionInfo | None) -> bool:
-    """Whether the GPU ran out of memory, which says nothing while processes of ours hold some of it."""
+    """Whether the GPU ran out of memory, which proves nothing while our own processes hold some of it."""
     return error is not None and error.device == OUT_OF_MEMORY
 
 

@@ -16,12 +16,12 @@ class Extent:
     """How far a survey of the script got.
 
     Args:
-        most_calls: calls of the module and size that was called most often.
-        all_fits: there is time to compare all of those.
-        is_planned: a coverage plan compares as many calls as time allows; otherwise only those that ``--steps`` asks
-            for.
+        most_calls: calls of the module and size called most often.
+        all_fits: all of those can be compared in time.
+        is_planned: a coverage plan compares as many calls as time allows; otherwise only as many as ``--steps``
+            requests.
         stopped_after: seconds after which the run was stopped; None if it reached its end.
-        budget: a budget in seconds with which it would have reached its end, if one is known.
+        budget: a budget in seconds with which it would have reached its end, if known.
     """
 
     most_calls: int = 0
@@ -32,7 +32,9 @@ class Extent:
 
 
 def healthy(checked: Counts, extent: Extent) -> str:
-    """The sentence for a run without a fault: what was compared, and how to compare more; behind it which side is right where they part."""
+    """The sentence for a run without a fault: what was compared, how to compare more, and which side is right where
+    they differ.
+    """
     compared = f"No difference in {_compared(checked, extent)}{_stopped(extent)}{_more(checked, extent)}."
     right = examined.Largest.model_validate(checked.largest.model_dump()).who_is_right if checked.largest else ""
     return f"{compared} {right}".rstrip()
@@ -52,7 +54,7 @@ def _compared(checked: Counts, extent: Extent) -> str:
 
 
 def _made(checked: Counts, extent: Extent) -> str:
-    """The calls made; "at least" for a run that was stopped, which would have gone on to make more."""
+    """The number of calls; "at least" for a stopped run, which would have made more."""
     return f"{'' if extent.stopped_after is None else 'at least '}{checked.calls_made:,}"
 
 
@@ -76,7 +78,7 @@ def _more(checked: Counts, extent: Extent) -> str:
 
 
 def _rest(checked: Counts, extent: Extent) -> str:
-    """Why calls of a plan that holds all of them were not compared, and the option that compares them."""
+    """Why a complete plan left calls uncompared, and the option that compares them."""
     if checked.calls >= checked.calls_made:
         return ""
     if extent.all_fits:

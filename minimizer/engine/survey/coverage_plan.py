@@ -1,10 +1,9 @@
 """The coverage plan: which calls of a script's compiled graphs are compared, and in which run.
 
-Calls with the same key (``inside/watch/keys.py``) differ in their values only, so that one is evidence for the others,
-and the first ones most of all. The plan holds all calls, in this order: the first call of each key, the last of each,
-then the 2nd, 4th, 8th and so on, then the rest in an order drawn with a fixed seed. The first run knows no counts: it
-compares by a rule that needs none (the first eight of each key, and doublings), and counts. Later runs work down the
-plan.
+Calls with the same key (``inside/watch/keys.py``) differ in their values only, so one is evidence for the others, and
+the first calls are the strongest. The plan orders all calls: the first call of each key, the last of each, then the
+2nd, 4th, 8th and so on, then the rest in an order drawn with a fixed seed. The first run has no counts yet: it compares
+by a rule that needs none (the first eight of each key, and doublings), and counts. Later runs work down the plan.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class Plan:
     def after(self, graphs: Sequence[GraphCalls]) -> Plan:
         """The plan after one more run.
 
-        A run may compile a graph that it never calls, as those without the compiler's caches do, which moves the graphs behind it: earlier
-        calls are known again by the place of their graph among those that are called.
+        A run may compile a graph that it never calls, for instance without the compiler's caches, which shifts the
+        indices of later graphs: earlier calls are matched by the rank of their graph among the called ones.
         """
         keys = tuple(tuple(graph.keys) for graph in graphs)
         now = dict(zip(_called(self.keys), _called(keys), strict=False))

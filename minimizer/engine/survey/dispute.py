@@ -1,7 +1,8 @@
-"""The rules for a failing check of the script's own while no compared call differs from eager: is the failure disputed?
+"""Rules for a failing check of the script's own while all compared calls match eager: is the failure disputed?
 
-A check of values may pass with a wider tolerance, or another random stream. It is disputed unless it fails on eager's own kernels too, where
-neither plays a role. If no graph carries the failure of another check, the script itself is reduced.
+A check of values may pass with a wider tolerance, or another random stream. It is disputed unless it also fails on
+eager's own kernels, where neither matters. If no graph carries the failure of another check, the script itself is
+reduced.
 
 The operands of ``assert_close`` were recorded when it failed. For an ``assert``, a ``raise`` or an exit, the condition
 is read from the script's text.
@@ -32,7 +33,7 @@ CLOCK = re.compile(r"\btime(it)?\b|perf_counter")
 
 
 class Ground(Enum):
-    """The ground on which a failing check is disputed: the cause that it may have other than the compiler."""
+    """The ground for disputing a failing check: a possible cause other than the compiler."""
 
     READING = "a clock or a counter of the compiler"
     VALUES = "a tolerance or the random stream"
@@ -41,9 +42,9 @@ class Ground(Enum):
 
 @dataclass(frozen=True)
 class FailedCheck:
-    """An exception, with the script that it ended, and the failing comparisons of that by ``assert_close``, in order.
+    """An exception that ended a script, with the script and its failing ``assert_close`` comparisons, in order.
 
-    Of these ``tolerable`` is 0 if no tolerance would have let it pass, ``of_values`` is 1 if only values differ (see
+    In these, ``tolerable`` is 0 if no tolerance would pass, and ``of_values`` is 1 if only values differ (see
     ``inside/watch/tolerances.py``).
     """
 
@@ -70,12 +71,12 @@ DISPUTES: Rules[FailedCheck, Ground] = (
 
 
 def ground(text: str, error: ExceptionInfo, comparisons: Sequence[Mapping[str, float]] = ()) -> Ground:
-    """The ground on which a failure is disputed, as in `FailedCheck`."""
+    """The ground for disputing a failed check."""
     return judge(DISPUTES, FailedCheck(text, error, comparisons))
 
 
 def is_of_values(error: ExceptionInfo, checks: Sequence[Mapping[str, float]]) -> bool:
-    """Whether ``assert_close`` failed by values only, including NaN for a number, which no tolerance excuses."""
+    """Whether ``assert_close`` failed by values only, including NaN against a number, which no tolerance excuses."""
     return is_own_check(error) and _is_assert_close(error) and bool(checks) and checks[-1].get("of_values", 0.0) != 0.0
 
 
@@ -84,12 +85,12 @@ def _is_assert_close(error: ExceptionInfo) -> bool:
 
 
 def names_clock(reduced: str) -> bool:
-    """Whether a script reduced to its failing check still measures time, which its whole text may have hidden."""
+    """Whether a script reduced to its failing check still measures time, which its full text may have hidden."""
     return CLOCK.search(reduced) is not None
 
 
 def _is_of_structure(text: str, error: ExceptionInfo) -> bool:
-    """Whether all conditions that may have made the check fail concern structure; False if its text is not found."""
+    """Whether all conditions that may have failed the check concern structure; False if its text is not found."""
     tree, found = located(text, error)
     sources = sources_of(tree)
     return bool(found) and all(_tests_structure(check, sources) for check in found)
@@ -97,7 +98,7 @@ def _is_of_structure(text: str, error: ExceptionInfo) -> bool:
 
 def _tests_structure(check: Check, sources: Sources) -> bool:
     if not check.tests:
-        return check.in_try  # it depends on whether something was raised
+        return check.in_try  # it tests whether an exception was raised
     return _says_what_it_is(check.tests[-1], sources, frozenset())
 
 

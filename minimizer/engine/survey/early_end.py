@@ -1,4 +1,4 @@
-"""The summary of a job whose budget ended: the step in progress, the findings so far, and a budget that would do."""
+"""The summary of a job whose budget ended: the step in progress, the findings so far, and a budget that would suffice."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def doing(phase: Phase) -> str:
 
 
 def summary(report: Report, journal: Journal, why: str, *, is_time: bool) -> str:
-    """The summary of a job that ended early: the step in progress, ``why``, its findings, and a budget that would do.
+    """The summary of a job that ended early: the step in progress, ``why``, its findings, and a budget that would
+    suffice.
 
-    ``is_time``: it ended for want of time, so that a larger budget helps.
+    ``is_time``: the time was over, so a larger budget helps.
     """
     step = journal.last_step.doing if journal.last_step is not None else "preparing"
     about = f" ({journal.subject})" if journal.subject and journal.last_step is not Step.SURVEY else ""

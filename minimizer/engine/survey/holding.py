@@ -1,4 +1,4 @@
-"""Holds failing calls of compiled graphs in the child, one suspect after another among them, and makes cases of them."""
+"""Holds failing calls of compiled graphs in the child, suspects one after the other, and makes cases of them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,26 @@ from minimizer.vocabulary import Kind
 
 
 class Holding:
-    """Holds calls of a script's graphs, by a further run if no run holds them yet. ``note`` tells the job's owner."""
+    """Holds calls of a script's graphs, with a further run if none holds them yet. ``note`` sends a note to the job's
+    owner.
+    """
 
     def __init__(self, surveys: Surveys, note: Callable[[str], None]) -> None:
         self.surveys, self.note = surveys, note
 
     def case_at(self, place: HoldPlace | None, signature: Signature) -> Case | None:
-        """The call at a place as a case; None if there is no place, it is not reached, or it has no program."""
+        """The call at a place as a case; None without a place, if the run does not reach it, or if it has no program."""
         return self._of_run(replace(self.surveys.request, hold=place), signature) if place is not None else None
 
     def by_layout(self, seen: protocol.Seen) -> Case | None:
-        """The first failing call of a run in which another memory layout at this call is a failure."""
+        """The first failing call of a run in which another memory layout at this call counts as a failure."""
         self.surveys.aim_at(seen.graph, seen.call)
         return self._of_run(replace(self.surveys.request, layout=True))
 
     def by_identity(self, merged: protocol.Merged) -> Case | None:
-        """The call that returned one object for several outputs, held in a run in which that is a failure; None if it does not fail there."""
+        """The call that returned one object for several outputs, held in a run in which that counts as a failure; else
+        None.
+        """
         self.surveys.aim_at(merged.graph, merged.call)
         case = self._of_run(replace(self.surveys.request, identity=True))
         return case and replace(case, identity=True)
@@ -45,7 +49,7 @@ class Holding:
         return self.case(held, signature) if held is not None else None
 
     def by_tolerance(self, checks: Sequence[Mapping[str, float]]) -> Case | None:
-        """The call that fails by the script's own tolerance, that of its last check, where our rule sees legal rounding."""
+        """The call that fails by the tolerance of the script's last check, while our rule sees legal rounding."""
         tolerance = {key: value for key, value in (checks[-1] if checks else {}).items() if key in ("rtol", "atol")}
         for passed in range(SURVEYS):
             survey = self.surveys.run(replace(self.surveys.request, tolerance=tolerance))
@@ -60,7 +64,7 @@ class Holding:
 
     @staticmethod
     def to_reduce(survey: Survey) -> Survey | None:
-        """The run, if it is held and has a program; else None, and the run is closed."""
+        """The run, if it is held and has a program; else None, after closing the run."""
         if survey.held is None:
             return None
         if survey.held.program is None:
@@ -69,7 +73,7 @@ class Holding:
         return survey
 
     def case(self, survey: Survey, signature: Signature | None = None) -> Case:
-        """The call of a held run with a program as a case; by default with the signature of its failure."""
+        """The case of a held run's call, which has a program; by default with the signature of its failure."""
         assert survey.held is not None and survey.held.program is not None
         failure = survey.held.failure
         return Case(
@@ -94,7 +98,7 @@ class Holding:
 class Suspects:
     """The suspects of a run: calls whose values behind a jump, or their gradients, differ. They are held in turn.
 
-    One is a fault only if a part of its graph is wrong on eager's own inputs.
+    A suspect is a fault only if a part of its graph is wrong on eager's own inputs.
     """
 
     def __init__(self, holding: Holding) -> None:
@@ -103,10 +107,10 @@ class Suspects:
         self._asked_with_gradients: set[tuple[int, int]] = set()
         """The (graph, call) of suspects whose programs include their gradients."""
         self.otherwise: Settled | None = None
-        """The verdict if no suspect is confirmed; None until a run has shown one."""
+        """The verdict if no suspect is confirmed; None until a run has shown a suspect."""
 
     def hold_first(self, seen: Sequence[protocol.Seen], healthy: Settled) -> Case | Settled:
-        """The first suspect that can be held; else the verdict, where ``healthy`` is that if all of them are rounding."""
+        """The first suspect that can be held; else ``healthy``, with the excuse that all of them are rounding."""
         self._left = list(seen)
         note = (
             "Values behind a jump differ, but every part of the graph is right on eager's inputs: rounding, amplified."
@@ -118,7 +122,7 @@ class Suspects:
     def hold_next(self) -> Case | None:
         """The next suspect, held; None if none is left.
 
-        If its program covers the forward only, the gradients are held as a graph of their own.
+        If its program covers the forward only, the gradients are held as a separate graph.
         """
         while self._left:
             suspect = self._left.pop(0)
@@ -136,6 +140,6 @@ class Suspects:
         return None
 
     def leave_open(self) -> None:
-        """Record that a suspect could not be examined: if no other is confirmed, the script is not called healthy."""
+        """Record that a suspect could not be examined: without a confirmed one, the script is not called healthy."""
         assert self.otherwise is not None
         self.otherwise = unexamined(self.otherwise)

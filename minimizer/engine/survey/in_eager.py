@@ -14,14 +14,16 @@ from minimizer.engine.survey.runs import Surveys
 
 
 def runs_to_go_by(surveys: Surveys, raised: protocol.Finished, note: Callable[[str], None]) -> list[Survey]:
-    """The eager runs that a compiled run which raised is held to: by TORCHDYNAMO_DISABLE, or one by the stance ``force_eager`` if it differs.
+    """The eager reference for a compiled run that raised: runs with TORCHDYNAMO_DISABLE, or one with ``force_eager`` if
+    it differs.
 
-    A script may read the variable, or depend on the wrapper around a compiled module, which is missing with the
-    variable.
+    A script may read the variable, or depend on the wrapper around a compiled module, which the variable removes.
     """
     runs = _several(surveys)
     ends = [run.finished.exception for run in runs if run.finished is not None]
-    if not raised.attempted or not ends:  # without a frame the compiler is not to blame, however it is switched off
+    if (
+        not raised.attempted or not ends
+    ):  # no frame was attempted: the compiler is not the cause, whichever switch turns it off
         return runs
     is_same = ends[0] is not None and raised.exception is not None and ends[0].root_type == raised.exception.root_type
     if is_same or len({end is None for end in ends}) > 1 or "set_stance" in surveys.text:
@@ -37,7 +39,7 @@ def runs_to_go_by(surveys: Surveys, raised: protocol.Finished, note: Callable[[s
 
 
 def _several(surveys: Surveys) -> list[Survey]:
-    """Eager runs, until one has failed and one has passed, one has died, or `EAGER_RUNS` or `EAGER_RUNS_SECONDS` are used up."""
+    """Eager runs, until one fails and one passes, one dies, or `EAGER_RUNS` or `EAGER_RUNS_SECONDS` are reached."""
     started, runs = time.monotonic(), [surveys.eager()]
     ends: set[bool] = set()
     while (finished := runs[-1].finished) is not None:

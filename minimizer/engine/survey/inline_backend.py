@@ -1,4 +1,4 @@
-"""The backend that a script writes in its call of ``torch.compile``, such as a lambda, and gives no name: a program needs it by one."""
+"""Names a backend that the script writes inline in its ``torch.compile`` call, such as a lambda, as a program needs it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from minimizer.engine.user_script.syntax import FUNCTIONS, full_name, imported, 
 from minimizer.engine.user_script.unfolded import opened
 
 NAMES = ("own_backend", *(f"own_backend_{number}" for number in range(2, 100)))
-"""Names for it."""
+"""Candidate names for an inline backend."""
 IMPORTS = (ast.Import, ast.ImportFrom)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True)
 class InlineBackend:
-    """``name``: what stands for the backend; ``binding``: the statement that binds it, if the script does not; ``reads``: names it needs."""
+    """An inline backend with a name.
+
+    ``name``: the name. ``binding``: the statement that binds it, unless the script does. ``reads``: the names it needs.
+    """
 
     name: str
     binding: str
@@ -29,7 +32,7 @@ class InlineBackend:
 
 @dataclass(frozen=True)
 class _Given:
-    """A backend as it is given to the compiler, and the names that are not the script's globals there."""
+    """A backend as passed to the compiler, and the names there that are not the script's globals."""
 
     expression: ast.expr
     local: frozenset[str]
@@ -40,7 +43,8 @@ class _Given:
 
 
 def inline_backend(script: str) -> InlineBackend | None:
-    """The one backend of a script that no global of it names; None if there are several, or one reads names that the top does not bind once.
+    """The script's only backend, if no global refers to it; None for several, or if it reads a name without a unique
+    top-level binding.
 
     Raises:
         SyntaxError: it is not Python.

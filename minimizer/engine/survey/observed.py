@@ -1,6 +1,7 @@
-"""What was observed of a run, by the state that it was left in: held at a call, ended, raised, or not ended.
+"""The observations of a run, by its final state: held at a call, ended, raised, or unended.
 
-What only a further run can tell is a cached property, or a verdict, and is asked where the first rule (`verdict_rules`) needs it.
+Facts and verdicts that need a further run are cached properties, computed when the first rule (`verdict_rules`) needs
+them.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from minimizer.inside.questions import HoldPlace
 from minimizer.vocabulary import Kind, Reason, Status, counted
 
 MOST_HELD = 3
-"""Calls with one object for two outputs that are tried, since each takes a run of the script."""
+"""Most calls with one object for two outputs to try, since each costs a run of the script."""
 
 
 @dataclass(frozen=True)
 class RaisedRun:
-    """A run that ended by an exception."""
+    """A run that ended with an exception."""
 
     finished: protocol.Finished
     holding: Holding
@@ -45,12 +46,12 @@ class RaisedRun:
 
     @cached_property
     def doubt(self) -> Ground:
-        """The ground on which the failure of a check is disputed."""
+        """The ground for disputing the failed check."""
         return dispute.ground(self.holding.surveys.text, self.error, self.finished.checks)
 
     @cached_property
     def eager(self) -> list[Survey]:
-        """The eager runs to go by; the last one may have died."""
+        """The eager runs to compare with; the last one may have died."""
         return in_eager.runs_to_go_by(self.holding.surveys, self.finished, self.holding.note)
 
     @cached_property
@@ -60,15 +61,15 @@ class RaisedRun:
 
     @cached_property
     def denial(self) -> str:
-        """Advice on what the sandbox denies the script in eager; empty if it denies nothing."""
+        """Advice on what the sandbox denies the script in eager; empty if nothing."""
         return verdicts.denied(self.failed[0][0], self.holding.surveys.place) if self.failed else ""
 
     def checks_seen_layout(self) -> bool:
-        """Whether a check of the script's own concerns the memory layout, which was seen to differ."""
+        """Whether a check of the script's own concerns memory layout, and a call was seen to differ in it."""
         return is_own_check(self.error) and bool(self.finished.layouts) and cases.checks_layout(self.error)
 
     def checks_values(self) -> bool:
-        """Whether a check of the script's own compares values, be it disputed or one that no tolerance lets pass."""
+        """Whether a check of the script's own compares values, whether disputed or beyond any tolerance."""
         return self.doubt is Ground.VALUES or dispute.is_of_values(self.error, self.finished.checks)
 
     def fails_in_eager(self) -> Settled:
@@ -101,7 +102,7 @@ class HeldRun:
 
     @property
     def raised(self) -> RaisedRun:
-        """The run as one that this exception has ended."""
+        """The held call's exception as that of a run that it ended."""
         checked = self.held.failure.checked or protocol.Checked()
         return RaisedRun(protocol.Finished(exception=self.error, checked=checked), self.holding)
 
@@ -121,7 +122,7 @@ class HeldRun:
 
 @dataclass(frozen=True)
 class EndedRun:
-    """A run that came to its end without a held call: by itself, by an exception, or stopped when enough was compared."""
+    """A run without a held call that ended by itself, by an exception, or was stopped after enough comparisons."""
 
     finished: protocol.Finished
     holding: Holding
@@ -134,17 +135,17 @@ class EndedRun:
 
     @property
     def hidden(self) -> Sequence[str]:
-        """Errors of Dynamo that the script hides."""
+        """Errors of Dynamo that the script suppresses."""
         return self.finished.health.failed if self.finished.health is not None else []
 
     @property
     def never_compared(self) -> Sequence[protocol.Uncompared]:
-        """The graphs of which no run has compared a call, where calls are compared."""
+        """The graphs without a compared call in any run, if calls are compared."""
         surveys, compared = self.holding.surveys, self.holding.surveys.plan.compared_graphs
         return [each for each in self.finished.uncompared if each.graph not in compared] if surveys.values else []
 
     def saw_nothing(self) -> bool:
-        """Whether nothing was compiled, or nothing compared that was to be."""
+        """Whether nothing was compiled, or nothing was compared although values are to be."""
         return self.checked.frames == 0 or (self.holding.surveys.values and self.checked.calls == 0)
 
     def fails_unsteadily(self) -> bool:
@@ -152,7 +153,7 @@ class EndedRun:
         return bool(self.finished.unsteady) and error is not None and is_own_check(error)
 
     def lost(self) -> Case | None:
-        """The call that lost the CUDA context, held just before that in a new run."""
+        """The call that lost the CUDA context, held just before it in a new run."""
         lost, error = self.finished.lost, self.finished.exception
         if lost is None or error is None:
             return None
@@ -162,7 +163,7 @@ class EndedRun:
     def missing_error(self) -> Case | None:
         """The first call that raises only in eager, held, if the script in eager raises that error too.
 
-        If it does not, eager fails only on our copies of the inputs, such as a leaf where the script has none.
+        If not, eager fails only on our copies of the inputs, such as a leaf where the script has none.
         """
         eager = self.holding.surveys.eager().finished
         raised = [exception_signature(Kind.MISSING_ERROR, error) for error in eager.raised] if eager else []
@@ -179,7 +180,9 @@ class EndedRun:
         return None
 
     def merged(self) -> Case | None:
-        """The first call that returned one object for two outputs and can be held, of those whose output the script then changed."""
+        """The first call that can be held of those that returned one object for two outputs, one of which the script
+        then changed.
+        """
         for merged in self.finished.merged[:MOST_HELD]:
             case = self.holding.by_identity(merged)
             if case is not None:
@@ -227,7 +230,7 @@ class UnendedRun:
 
     @property
     def dump(self) -> str:
-        """The stacks of all threads, as far as they are known, for people to read."""
+        """The stacks of all threads, as far as known, in readable form."""
         dump = self.survey.silence.dump if self.survey.silence is not None else self.survey.stacks or self.survey.log
         return stacks.readable(dump, str(self.holding.surveys.script.parent))
 
@@ -235,7 +238,7 @@ class UnendedRun:
         return self.survey.silence is not None and self.place is not None
 
     def never_asked_compiler(self) -> bool:
-        """Whether Dynamo was given no frame, and the script ends well in eager."""
+        """Whether Dynamo got no frame, while the script ends well in eager."""
         eager = self.eager.finished
         return not self.survey.phase.attempted and eager is not None and eager.exception is None
 
@@ -245,7 +248,7 @@ class UnendedRun:
         return Settled(Status.PARTIAL, Reason.BUDGET, summary, cases.checked_of(self.survey.phase))
 
     def of_ranks(self) -> Settled:
-        """The verdict where the watched rank waits in a collective for others that do not get on."""
+        """The verdict for a watched rank that waits in a collective for ranks that make no progress."""
         assert self.survey.silence is not None
         own, eager = self.holding.surveys.plan.rank, self.eager
         if eager.finished is not None:
@@ -256,7 +259,7 @@ class UnendedRun:
         return verdicts.not_runnable(eager, "with and without the compiler")
 
     def held_before(self) -> Case | None:
-        """The call in which it died or hangs, held just before that in a new run."""
+        """The call in which it died or hangs, held just before it in a new run."""
         message = self.end
         if self.survey.silence is not None:
             signature = cases.hang_signature(self.survey.silence)

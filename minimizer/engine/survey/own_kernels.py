@@ -1,4 +1,4 @@
-"""Brings the Triton kernels of modules beside the script into a program, as definitions of its own: a repro has no modules beside it."""
+"""Copies Triton kernels from modules next to the script into a program: a repro has no such modules."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from minimizer.script_text import MAX_SCRIPT_BYTES, check_script
 
 
 def with_own_kernels(program: Program, folder: Path) -> Program:
-    """The program with the kernels that it launches from modules in ``folder``, and what these need, in its setup.
+    """The program with the definitions of kernels that it launches from modules in ``folder``, and their needs, in its
+    setup.
 
-    A kernel is imported where that would not do: it is of an installed package, its module binds a name that the setup binds to
-    something else, or it needs another module of the folder.
+    A kernel stays imported if it belongs to an installed package, if its module binds a name that the setup binds to
+    something else, or if it needs another module of the folder.
     """
     for kernel in sorted(program.kernels):
         module, _, name = kernel.rpartition(".")
@@ -33,13 +34,13 @@ def with_own_kernels(program: Program, folder: Path) -> Program:
             ValueError,
             RecursionError,
             MemoryError,
-        ):  # setup and module come from the far side of the sandbox
+        ):  # setup and module are untrusted input from the sandbox
             continue
     return program
 
 
 def with_kernel_names(program: Program, names: Mapping[str, str]) -> Program:
-    """The program with other names for the kernels that it launches."""
+    """The program with its launched kernels renamed."""
     return replace(
         program,
         nodes=tuple(_renamed(node, names) for node in program.nodes),
@@ -50,7 +51,7 @@ def with_kernel_names(program: Program, names: Mapping[str, str]) -> Program:
 
 
 def _with(program: Program, kernel: str, chunks: Sequence[str], folder: Path) -> Program:
-    """The program with a kernel's definition in its setup; as it is where that would not do."""
+    """The program with a kernel's definition in its setup; unchanged if the definition alone does not suffice."""
     module, _, name = kernel.rpartition(".")
     rest = [line for line in program.setup if line not in chunks]
     if _bound(chunks) & _bound(rest) or any(_needs_a_neighbour(line, folder) for line in chunks):
@@ -63,12 +64,12 @@ def _with(program: Program, kernel: str, chunks: Sequence[str], folder: Path) ->
 
 
 def _text_of(module: str, folder: Path) -> str | None:
-    """The text of a module in the folder; None for any other module. Its name comes from the far side of the sandbox."""
+    """The text of a module in the folder; None for any other module. The name is untrusted input from the sandbox."""
     file = _file_of(module, folder)
     try:
         if file is None or file.stat().st_size > MAX_SCRIPT_BYTES:
             return None
-        return check_script(file.read_bytes(), file.name)  # as a script is, since it is parsed here
+        return check_script(file.read_bytes(), file.name)  # checked like a script, since it is parsed here
     except (OSError, Busy, InvalidScript):
         return None
 

@@ -1,4 +1,4 @@
-"""What was observed of a script by plain runs: a pair of them, with the compiler and without, and further ones where a rule needs them."""
+"""The observations of plain runs: a pair with and without the compiler, and further ones where a rule needs them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_QUOTED = 100
 
 @dataclass(frozen=True)
 class PlainPair:
-    """A plain run with the compiler and one without, of a script on which a verdict was ``found``."""
+    """A plain run with the compiler and one without, of a script whose verdict is ``found``."""
 
     found: Settled
     runs: PlainRuns
@@ -31,7 +31,9 @@ class PlainPair:
 
     @cached_property
     def eager(self) -> End:
-        """The end of the script in eager: by the stance, unless the script sets one, which would override ours, or that run is inconclusive."""
+        """The end of the script in eager: by the stance, unless the script itself sets one, or that run is
+        inconclusive.
+        """
         if "set_stance" in self.runs.text:
             return self.disabled
         (forced,) = self.runs.ask([FORCED], self.compiled, self.disabled)
@@ -72,7 +74,7 @@ class PlainPair:
 
     @property
     def kind(self) -> Kind:
-        """The kind of failure where the compiled run ends otherwise than the eager one."""
+        """The kind of failure, if the compiled run ends differently from the eager one."""
         error = self.compiled.error
         if self.compiled.passes:
             return Kind.MISSING_ERROR
@@ -84,11 +86,11 @@ class PlainPair:
 
     @property
     def denial(self) -> str:
-        """Advice on what the sandbox denies the script in eager; empty if it denies nothing."""
+        """Advice on what the sandbox denies the script in eager; empty if nothing."""
         return denied(self.eager.error, self.runs.place) if self.eager.error is not None else ""
 
     def is_steady(self) -> bool:
-        """Whether the second pair ends as the first."""
+        """Whether the second pair ends like the first."""
         return self.second[0].is_like(self.compiled) and self.second[1].is_like(self.eager)
 
     def fails_in_both(self) -> bool:
@@ -100,7 +102,7 @@ class PlainPair:
         return seen is not None and is_own_check(seen.error) and not seen.in_compiled
 
     def reads_compiler(self) -> bool:
-        """Whether what fails is a check that reads a clock or a counter of the compiler."""
+        """Whether the failing check reads a clock or a counter of the compiler."""
         error = self.failing.error
         return error is not None and ground(self.runs.text, error) is Ground.READING
 
@@ -163,7 +165,7 @@ class PlainPair:
         return self._unexplained_end(how, f" {self._taken_away_by()}")
 
     def _taken_away_by(self) -> str:
-        """A sentence on the settings of ours that remove the failure, each added alone to a plain run."""
+        """A sentence on our settings that remove the failure, each added alone to a plain run."""
         ways = [replace(way, name=f"plain run, compiled, with {way.name}") for way in SETTINGS]
         ends = self.runs.ask(ways, self.compiled, self.eager)
         cures = [way.name for way, end in zip(SETTINGS, ends, strict=True) if end.passes]
@@ -174,7 +176,7 @@ class PlainPair:
         return f"None of our settings ({', '.join(way.name for way in SETTINGS)}) takes it away by itself{rest}."
 
     def _excused(self, excuse: Excused, note: str) -> Settled:
-        """The verdict as it stands, with an excuse."""
+        """The verdict unchanged, with an excuse added."""
         self.runs.note(note)
         return replace(self.found, excused=(*self.found.excused, excuse))
 

@@ -1,7 +1,7 @@
-"""The oracle of the script level by plain runs: for a failure that a setting of ours takes away.
+"""The script level's oracle by plain runs, for a failure that a setting of ours removes.
 
-It costs a process and a cold compilation for each answer, so it comes last. What is asked with parts of the compiler switched off, or
-observed, stays with the warm child: a plain run has no hooks for that.
+Each answer costs a process and a cold compilation, so it is the last resort. Runs with parts of the compiler switched
+off, or with observation, stay in the warm child: a plain run has no hooks for them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from minimizer.inside.questions import ScriptRequest
 
 UNDER = """import torch; entry = torch.compile
 torch.compile = lambda model=None, *, backend=None, mode=None, options=None, **rest: entry(model, backend={backend!r}, **rest)"""
-"""A ``torch.compile`` that takes a backend in the place of the script's own."""
+"""A ``torch.compile`` that replaces the script's own backend."""
 
 
 class PlainRerun(Rerun):
-    """Judges scripts by plain runs of them."""
+    """Judges scripts by plain runs."""
 
     def __init__(self, executor: Executor, path: Path, plain: PlainRuns) -> None:
         super().__init__(executor, path)
@@ -31,7 +31,7 @@ class PlainRerun(Rerun):
 
     @property
     def jobs(self) -> int:
-        """Two, where the machine has the memory for both."""
+        """Two, if the machine has the memory for both."""
         return 1 if self._plain.one_by_one else 2
 
     def _run(self, requests: Sequence[ScriptRequest]) -> list[Outcome]:
@@ -48,7 +48,7 @@ def _way(request: ScriptRequest) -> Way:
 
 
 def _outcome(end: End) -> Outcome:
-    """The end of a plain run as that of a run in the warm child."""
+    """The end of a plain run, converted to that of a run in the warm child."""
     seconds, error = end.seconds, end.error
     if end.overran:
         return Outcome(ending=Ending.TIMEOUT, seconds=seconds)

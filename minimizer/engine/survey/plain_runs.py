@@ -1,9 +1,9 @@
 """Plain runs: runs of a script as ``python SCRIPT ARGS``, without any hook or setting of ours.
 
-Our surveys change settings to make calls comparable, and a setting may remove a failure: a draw that is wrong
-only with inductor's own random numbers is right with ``fallback_random``. So a script is not called healthy if a plain
-run of it fails. It runs once with the compiler and once without, each time in a process, a sandbox and a folder of its own. What the
-two come to is a table of `verdict_rules`.
+Our surveys change settings to make calls comparable, and a setting may remove a failure: a draw that is wrong only with
+inductor's own random numbers is right with ``fallback_random``. So a script is not called healthy if a plain run of it
+fails. It runs once with the compiler and once without, each time in a separate process, sandbox and folder. The rules
+for the pair are in `verdict_rules`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from minimizer.sandbox import real_interpreter
 from minimizer.vocabulary import Kind
 
 FAR = 5
-"""A run that was stopped counts as endless only if the other one took at most a `FAR`-th of its time."""
+"""A run stopped at its limit counts as endless only if the other one took at most a `FAR`-th of its time."""
 COMPILERS = ("torch._dynamo.exc.", "torch._inductor.exc.")
 
 
@@ -80,11 +80,11 @@ class End:
 
     @property
     def text(self) -> str:
-        """Its traceback; else what is said of it."""
+        """Its traceback, or else the words for its end."""
         return self.traceback.text if self.traceback is not None else self.said
 
     def outlasts(self, other: End) -> bool:
-        """Whether it was stopped after `FAR` times as long as the other run took, which ended well."""
+        """Whether it was stopped after `FAR` times the duration of the other run, which ended well."""
         return self.overran and other.passes and self.seconds >= max(PLAIN_SECONDS, FAR * other.seconds)
 
     def is_like(self, other: End) -> bool:
@@ -116,14 +116,14 @@ class PlainRuns:
         self._left, self._watch = left, watch
         self._started = time.monotonic()
         self._closed = threading.Event()
-        self._pool = ThreadPoolExecutor(1 if place.plan else 2)  # two that serve may want one port
+        self._pool = ThreadPoolExecutor(1 if place.plan else 2)  # two servers may need the same port
         self._first: tuple[Future[End], Future[End]] | None = None
         self._slowest = 0.0
         """Seconds of the slowest run of the script."""
         self.one_by_one = False
-        """Whether a run was short of GPU memory, so that further ones get the GPU to themselves."""
+        """Whether a run lacked GPU memory, so that further ones run one at a time."""
         self.attempts: list[Attempt] = []
-        """The runs that were awaited, in that order."""
+        """The awaited runs, in that order."""
 
     def __enter__(self) -> PlainRuns:
         return self
@@ -139,12 +139,14 @@ class PlainRuns:
             self._first = (self._start(COMPILED, limit), self._start(DISABLED, limit))
 
     def of_candidate(self, text: str, way: Way) -> End:
-        """The end of a plain run of another text in the place of the script."""
+        """The end of a plain run of another text in place of the script."""
         limit = max(PLAIN_SECONDS * crowding(), 3 * self._slowest)
         return self._seen(self._pool.submit(self._run, way, limit, text))
 
     def pair(self) -> tuple[End, End]:
-        """The ends of the run with the compiler and the one without; of further ones, where these had too little GPU memory side by side."""
+        """The ends of the runs with and without the compiler; run again one by one if they lacked GPU memory in
+        parallel.
+        """
         self.begin()
         assert self._first is not None
         compiled, disabled = map(self._await, self._first)
@@ -170,7 +172,7 @@ class PlainRuns:
         return self._pool.submit(self._run, way, limit)
 
     def _await(self, run: Future[End]) -> End:
-        """The end of a run of the script, which is noted."""
+        """The end of a run of the script, recorded as an attempt."""
         end = self._seen(run)
         self._slowest = max(self._slowest, end.seconds)
         self.attempts.append(Attempt(what=end.way.name, outcome=end.line[:300], seconds=round(end.seconds, 2)))
@@ -223,7 +225,9 @@ class PlainRuns:
 
     @property
     def _ranks(self) -> dict[str, str]:
-        """Variables for ranks: the sandbox has only the loopback interface, which Gloo does not find itself."""
+        """Environment variables for ranks: the sandbox has only the loopback interface, which Gloo does not find by
+        itself.
+        """
         return {"GLOO_SOCKET_IFNAME": "lo"} if self._nproc > 1 and not self.place.network else {}
 
     @property
@@ -237,7 +241,7 @@ class PlainRuns:
 
 
 def is_of_compiler(error: ExceptionInfo) -> bool:
-    """Whether an exception that ended a run is one of the compiler's own."""
+    """Whether the exception that ended a run is one of the compiler's own."""
     return error.type.startswith(COMPILERS)
 
 

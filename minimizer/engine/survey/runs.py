@@ -56,14 +56,14 @@ from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
 
 RANKS = "ranks"
-"""The folder for the stacks of ranks that are not watched."""
+"""The folder for the stacks of unwatched ranks."""
 COLD = ("compile_seconds", "frames", "recompiled", "compilations", "seconds")
-"""What of a script's health is taken from a run with cold caches: times of compilations, and that of the run which they are a part of."""
+"""The fields of a script's health that come from a run with cold caches: compile times, and that run's whole time."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds that a run of the script took, those of it spent on comparison, and the number of calls compared."""
+    """Seconds of a run of the script, those spent on comparison, and the number of compared calls."""
 
     seconds: float
     comparing: float
@@ -77,14 +77,14 @@ class Pace:
 
 @dataclass(frozen=True)
 class TimedRun:
-    """A run of the script in which its compiled code was timed; ``finished`` is None where a failing call was held."""
+    """A run of the script with timed compiled code; ``finished`` is None if a failing call was held."""
 
     health: protocol.Health
     finished: protocol.Finished | None = None
 
     @property
     def may_train(self) -> bool:
-        """Whether the script may run a backward: it did, or the run did not come to its end."""
+        """Whether the script may run a backward: it did, or the run did not complete."""
         is_whole = self.finished is not None and not self.finished.stopped
         return not is_whole or self.health.backwards != 0
 
@@ -122,11 +122,11 @@ class Surveys:
         )
         self._watchdog: Watchdog | None = None
         self._excused: list[protocol.Excused] = []
-        """The excuses of all runs that came to their end."""
+        """The excuses of all completed runs."""
         self.cold: protocol.Health | None = None
-        """Dynamo's metrics of the first run that came to its end; None if none did."""
+        """Dynamo's metrics of the first completed run; None if there is none."""
         self.crowding = 1.0
-        """By how much the load of the machine may have slowed it down while the compile times of `health` were measured."""
+        """The possible slowdown by the machine's load when the compile times of `health` were measured."""
 
     @property
     def doing(self) -> str:
@@ -134,7 +134,7 @@ class Surveys:
         return doing(self._watchdog.phase) if self._watchdog is not None else "running the script without the compiler"
 
     def out_of_time(self, survey: Survey, silence: Silence) -> str:
-        """The summary for a run that was killed at the end of its share of the budget."""
+        """The summary for a run killed at the end of its share of the budget."""
         checked = checked_of(survey.phase)
         compared = (
             f"{counted(checked.calls, 'call')} had been compared, without a difference"
@@ -151,7 +151,7 @@ class Surveys:
         return rank_stacks.others(place.scratch, place.folder(RANKS), self._nproc, self.plan.rank)
 
     def share_is_over(self, what: str, compared: str) -> str:
-        """The summary for a run that was stopped after its share of the budget, with a budget that gives it more."""
+        """The summary for a run stopped after its share of the budget, with a budget that allows more."""
         budget = self._limits.share / SURVEY_SHARE
         more = larger(budget, 0.0)
         hint = f"; --budget {more} gives it {more * SURVEY_SHARE:.0f} s" if more is not None else ""
@@ -174,7 +174,7 @@ class Surveys:
         return self._args
 
     def asked(self, request: TrainingRequest, *, timeout: float) -> Outcome:
-        """The answer of a run of the script that is no survey."""
+        """The outcome of a run of the script other than a survey."""
         (outcome,) = self._executor.judge([request], timeout=timeout)
         return outcome
 
@@ -214,7 +214,7 @@ class Surveys:
         return checked.model_copy(update={"not_compared": [later, *checked.not_compared]})
 
     def _excuses(self, finished: protocol.Finished, checked: protocol.Checked) -> list[protocol.Excused]:
-        """What the runs as a whole left out, as entries of the registry."""
+        """What all runs together left out, as entries of the registry."""
         found = [protocol.excused("ranks_unwatched", one) for one in self.plan.left_out()]
         if not self.values:
             found.append(protocol.excused("values_not_asked"))
@@ -230,13 +230,13 @@ class Surveys:
         return f"after {finished.seconds or 0.0:.0f} s: the script was stopped there, as {why}"
 
     def _is_late(self, finished: protocol.Finished) -> bool:
-        """Whether a run was stopped for want of time; its own clock starts a little later than ours."""
+        """Whether a run was stopped for lack of time; its own clock starts a little later than ours."""
         return finished.stopped and (finished.seconds or 0.0) + RUN_START_SECONDS >= self._limits.patience
 
     def next(self, *, caches: bool | str = False) -> Survey:
         """A run that compares the next calls of the coverage plan; with several ranks, those of the next rank.
 
-        ``caches``: let it read and write the compiler's caches on disk. The compile times of the first run that ends
+        ``caches``: let it read and write the compiler's caches on disk. The compile times of the first completed run
         are kept: they are those of a cold cache.
         """
         if self._paces:
@@ -253,11 +253,11 @@ class Surveys:
         return survey
 
     def aim_at(self, graph: int, call: int) -> None:
-        """Let later runs compare this call of a graph, and no others."""
+        """Compare only this call of a graph in later runs."""
         self._listed = {graph: [call]}
 
     def pass_by(self, graphs: Sequence[int]) -> None:
-        """Let later runs compare no calls of these graphs."""
+        """Compare no calls of these graphs in later runs."""
         self._passed_by = [*graphs]
 
     @property
@@ -275,7 +275,7 @@ class Surveys:
 
     @property
     def _affordable_calls(self) -> int:
-        """Calls that a run may compare without taking more than twice as long as without comparison."""
+        """The number of calls that a run may compare without more than doubling its time."""
         if self._steps is not None:
             return sys.maxsize
         each = sum(pace.comparing for pace in self._paces) / max(1, sum(pace.compared for pace in self._paces))
@@ -288,7 +288,7 @@ class Surveys:
         seconds: float = math.inf,
         over: threading.Event | None = None,
     ) -> Survey:
-        """A compiled run of at most ``seconds``, ended as soon as ``over`` is set: `request`, or a change of it."""
+        """A compiled run of at most ``seconds``, stopped as soon as ``over`` is set: `request`, or a change of it."""
         request = request or self.request
         # A run that has to reach a certain call must not be stopped just before it.
         longer = 2.0 if request.hold is not None else 1.0
@@ -297,7 +297,9 @@ class Surveys:
         return self._unkilled(request, SURVEY_SECONDS, limits, over)
 
     def eager(self, *, by_stance: bool = False) -> Survey:
-        """An eager run, by TORCHDYNAMO_DISABLE or, since a script may look at that, by the stance ``force_eager``."""
+        """An eager run, by TORCHDYNAMO_DISABLE or, since a script may read that variable, by the stance
+        ``force_eager``.
+        """
         eager = replace(self.request, compile=False, values=False, steps=None, calls=None, stance=by_stance)
         waits = Limits(floor=math.inf, waits=WAITS_SECONDS) if self._nproc > 1 else None
         return self._unkilled(eager, EAGER_SECONDS, waits)
@@ -335,16 +337,16 @@ class Surveys:
         )
 
     def _like(self, case: Case) -> SurveyRequest:
-        """A compiled run in which a case's failure is one."""
+        """A compiled run in which a case's failure counts as one."""
         return replace(self.request, tolerance=case.tolerance, layout=case.is_layout, identity=case.identity)
 
     def fails_again(
         self, case: Case, *, caches: bool | str = False, over: threading.Event | None = None
     ) -> bool | None:
-        """Run the script once more, at low priority; whether it fails in the same way.
+        """Run the script once more, at low priority; returns whether it fails in the same way.
 
-        ``caches``: as in `next`. ``over``: as in `run`. None if it was stopped before that was decided: it has less of the machine than the
-        first run.
+        ``caches``: as in `next`. ``over``: as in `run`. None if it was stopped before that was decided: it gets less of
+        the machine than the first run.
         """
         survey = self.run(replace(self._like(case), nice=10, caches=caches), over=over)
         if survey.held is not None:
@@ -368,7 +370,8 @@ class Surveys:
         return survey.signal is not None and case.signature.matches(crash_signature(survey.signal, survey.log))
 
     def rate(self, case: Case, seen: Reproducibility, enough: int, over: threading.Event) -> Reproducibility:
-        """The failure rate of the script: ``enough`` runs if it always fails, else up to `FLAKY_RUNS`, with ``seen``.
+        """The failure rate of the script: ``enough`` runs if it always fails, else up to `FLAKY_RUNS`, including
+        ``seen``.
 
         Fewer if a run is inconclusive, the time ends, or ``over`` is set.
         """
@@ -381,7 +384,7 @@ class Surveys:
         return Reproducibility(failed=failed, runs=runs)
 
     def each_instance(self, case: Case, *, seconds: float) -> Instances | None:
-        """The module instances that share the code of a failing one, from a run that goes on after failing calls.
+        """The module instances that share the code of a failing one, from a run that continues after failing calls.
 
         The run takes at most ``seconds``; None if it shows no other instance.
         """
@@ -417,8 +420,8 @@ class Surveys:
     def health(self, *, trace: str) -> TimedRun | None:
         """Run the script once more, at low priority, and time its compiled code; None if the run died.
 
-        The compile times are those of a cold cache: taken from the first run that ended, or else from this run with a
-        fresh cache. ``trace``: a folder for ``TORCH_TRACE``.
+        The compile times are those of a cold cache: from the first completed run, or else from this run with a fresh
+        cache. ``trace``: a folder for ``TORCH_TRACE``.
         """
         cold = {} if self.cold else {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
         survey = self.run(replace(self.request, values=False, measure=True, trace=trace, nice=10, environ=cold))
@@ -433,18 +436,20 @@ class Surveys:
         return TimedRun(self._with_cold(found), survey.finished)
 
     def costs(self) -> protocol.Health | None:
-        """What a timed run of the script costs, with the compile times of a cold cache; None if it does not come to its end."""
+        """The cost of a timed run of the script, with the compile times of a cold cache; None if it does not complete."""
         finished = self.timed()
         return self._with_cold(finished.health) if finished is not None and finished.health is not None else None
 
     def _with_cold(self, found: protocol.Health) -> protocol.Health:
-        """The health of a run with what is measured with a cold cache, as far as that is known."""
+        """The health of a run, with known figures of a cold cache in place of its own."""
         if self.cold is None:
             return found
         return found.model_copy(update={name: getattr(self.cold, name) for name in COLD})
 
     def timed(self, text: str | None = None, *, cold: bool = False) -> protocol.Finished | None:
-        """A timed run, with another text if given; None if it does not come to its end. ``cold``: with an empty cache of its own."""
+        """A timed run, with another text if given; None if it does not complete. ``cold``: with an empty cache of its
+        own.
+        """
         environ = {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())} if cold else {}
         survey = self.run(replace(self.request, values=False, measure=True, text=text, environ=environ))
         if survey.held is not None:
@@ -455,7 +460,7 @@ class Surveys:
 
 
 def _saw_nothing(finished: protocol.Finished) -> bool:
-    """Whether a run was stopped before any call of it was compared."""
+    """Whether a run was stopped before it compared any call."""
     return finished.stopped and not finished.checked.calls
 
 

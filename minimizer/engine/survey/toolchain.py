@@ -1,4 +1,4 @@
-"""A compile error that says nothing of the script nor of torch.compile: the C or C++ compiler could not be started."""
+"""Detects a missing C or C++ compiler: a compile error that says nothing about the script or torch.compile."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from minimizer.sandbox import COMPILER_VARIABLES
 from minimizer.vocabulary import Reason, Status
 
 NO_COMPILER = re.compile(r"No working C\+\+ compiler found in \S+ \(None, '([^']*)'|Failed to find C compiler()")
-"""Messages of ``torch/_inductor/cpp_builder.py`` (with the first program that it tried) and of ``triton/runtime/build.py``."""
+"""Messages of ``torch/_inductor/cpp_builder.py`` (with the first program that it tried) and
+``triton/runtime/build.py``.
+"""
 NO_PROGRAM = re.compile(r"(?:No such file or directory|Permission denied): '([^']+)'")
 """The message of `subprocess.Popen` for a program that it cannot start."""
 OF_A_COMPILER = ("torch/_inductor/", "triton/")
 NAME = re.compile(r"(?:^|[/-])(?:cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?$")
-"""The name of a C or C++ compiler, such as ``/opt/x86_64-linux-gnu-g++-13``; Triton and Inductor start other programs too."""
+"""Matches the name of a C or C++ compiler, such as ``/opt/x86_64-linux-gnu-g++-13``; Triton and Inductor start other
+programs too.
+"""
 
 
 def lacks_compiler(error: ExceptionInfo | None) -> bool:
-    """Whether a script cannot be compiled here for want of a C or C++ compiler."""
+    """Whether a script cannot be compiled here because a C or C++ compiler is missing."""
     return error is not None and _program(error) is not None
 
 
 def without_a_compiler(error: ExceptionInfo, place: Place, checked: protocol.Checked) -> Settled:
-    """The verdict on a script that cannot be compiled here for want of a C or C++ compiler."""
+    """The verdict on a script that cannot be compiled here because a C or C++ compiler is missing."""
     program = _program(error)
     found = shutil.which(program, path=place.plain_environment(place.scratch)["PATH"]) if program else None
     if found is not None and place.sandbox.is_strong:
@@ -45,7 +49,7 @@ def without_a_compiler(error: ExceptionInfo, place: Place, checked: protocol.Che
 
 
 def _program(error: ExceptionInfo) -> str | None:
-    """The program that could not be started; empty if it is not named, and None if that is not the error."""
+    """The program that could not be started; empty if unnamed, None for any other error."""
     if (missing := NO_COMPILER.search(error.root_message)) is not None:
         return missing[1] or ""
     is_of_popen = bool(error.frames) and error.frames[-1][0].endswith("subprocess.py")

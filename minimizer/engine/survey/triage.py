@@ -1,7 +1,7 @@
-"""Triage: does the script fail, and how? Runs it compiled and in eager, before anything is reduced.
+"""Triage: does the script fail, and how? Runs it compiled and in eager, before any reduction.
 
 The result is a `Case` (a failing call of a graph, held in the child), a `ScriptCase` (a failure without a graph), or a
-`Settled` verdict, which gives the reason why there is nothing to reduce. The tables of `verdict_rules` judge each run.
+`Settled` verdict, with the reason why there is nothing to reduce. The tables of `verdict_rules` judge each run.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from minimizer.vocabulary import Status
 class Triage:
     """Judges the runs of one script.
 
-    ``repeat_seconds``: seconds after which a script that ends well is not run again. ``on_healthy``: called after the
-    first healthy run, before the next one. ``log``: is told by which rule a verdict came about.
+    ``repeat_seconds``: seconds after which a healthy script is not run again. ``on_healthy``: called after the first
+    healthy run, before the next one. ``log``: called with the rule behind each verdict.
     """
 
     def __init__(
@@ -49,18 +49,19 @@ class Triage:
         self._holding = Holding(surveys, on_note)
         self.suspects = Suspects(self._holding)
         self.layouts: list[protocol.Seen] = []
-        """Calls of the last run that ended which differ in their memory layout only, and were passed by for it."""
+        """Calls of the last completed run that differ only in their memory layout, and were passed by for that reason.
+        """
         self._written_over = ""
-        """The first call that wrote over an earlier output, where no CUDA graph has its memory."""
+        """The first call that overwrote an earlier output outside of CUDA graph memory."""
         self._other_zeros = ""
-        """The first call with a result that is right but for the sign of a zero."""
+        """The first call with a result that is right except for the sign of a zero."""
         self._behind_change = ""
         """The first backward before which the script had changed an input of its call."""
 
     def run(self) -> Found:
         """Run the script until it fails or gets a verdict; a healthy one several times.
 
-        The first run fills the compiler's caches, and the second reads from them.
+        The first run fills the compiler's caches, and the second reads them.
         """
         started, runs, earlier = time.monotonic(), 1, 0
         found = self._once(caches=True)
@@ -96,12 +97,12 @@ class Triage:
         return suspect(settled) if is_suspect else settled
 
     def _is_worth_another(self, seconds: float) -> bool:
-        """Whether to run a script that is healthy so far again, for flaky failures or the rest of the coverage plan."""
+        """Whether to rerun a script that is healthy so far, for flaky failures or the rest of the coverage plan."""
         is_early = seconds < self._repeat_seconds or not self.surveys.plan.is_complete
         return is_early and self.surveys.affords_another
 
     def _once(self, *, caches: bool = False) -> Found:
-        """The result of a run, by the rules for the state that it is left in."""
+        """The result of a run, by the rules for its final state."""
         survey = self.surveys.next(caches=caches)
         if survey.held is not None:
             return self._judged(HELD, HeldRun(survey, survey.held, self._holding))
@@ -121,7 +122,7 @@ class Triage:
         return found
 
     def held_at(self, case: Case) -> Case | None:
-        """The call of a case, held again, just before compiled code makes it; None if it cannot be held."""
+        """The call of a case, held again just before compiled code makes it; None if it cannot be held."""
         place = HoldPlace(case.graph, case.call) if case.graph is not None else None
         return self._holding.case_at(place, case.signature)
 
@@ -130,7 +131,7 @@ class Triage:
         return self._holding.case_at(HoldPlace(graph, 0), signature)
 
     def without(self, graphs: Sequence[int]) -> Found:
-        """The result of a run that does not compare calls of these graphs; later runs do not either."""
+        """The result of a run that does not compare calls of these graphs; neither do later runs."""
         self.surveys.pass_by(graphs)
         return self._once()
 
@@ -139,7 +140,7 @@ class Triage:
 
         ``otherwise``: the verdict without it, whose coverage is that of a whole run, not that up to the call.
         """
-        if otherwise.status is Status.PARTIAL:  # keep the reason why not all was compared
+        if otherwise.status is Status.PARTIAL:  # keep the reason for the gaps in the comparison
             self._on_note(otherwise.summary)
         case = self._holding.by_layout(seen)
         return replace(case, checked=otherwise.checked) if case is not None and case.is_layout else case

@@ -1,8 +1,8 @@
-"""The order of verdicts: a table of rules for each state in which a run may be left.
+"""The order of verdicts: one table of rules per final state of a run.
 
-`HELD`: at its failing call. `ENDED`: at its end, be it by an exception, which `RAISED` has the verdicts on. `UNENDED`: dead, or silent.
-`PLAIN` revises a verdict by plain runs.
-A row has the name of a rule, why that is the verdict or stands at this place, what must hold, and the verdict.
+`HELD`: at its failing call. `ENDED`: complete, or by an exception, whose verdicts are in `RAISED`. `UNENDED`: dead, or
+silent. `PLAIN` revises a verdict by plain runs. A row has a rule's name, its reason or that for its position, its
+condition, and its verdict.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minimizer.vocabulary import Kind, Reason
 
 
 def closing(verdict: Callable[[HeldRun], Found]) -> Callable[[HeldRun], Found]:
-    """A verdict behind the end of the process that holds the call: further runs of the script need its memory."""
+    """A verdict that first ends the process that holds the call: further runs of the script need its memory."""
 
     def behind(run: HeldRun) -> Found:
         run.survey.close()
@@ -179,4 +179,4 @@ PLAIN: Rules[PlainPair, Settled] = (
     Rule("it fails in eager only", "an error is missing with the compiler", lambda pair: pair.compiled.passes, PlainPair.missing_error),
     Rule("it fails with the compiler only", "a failure, whatever our comparison says", always, PlainPair.fails_compiled),
 )  # fmt: skip
-"""The verdict in the light of plain runs: it stays if these pass or are inconclusive."""
+"""The verdict revised by plain runs: unchanged if these pass or are inconclusive."""

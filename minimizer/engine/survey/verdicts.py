@@ -1,4 +1,4 @@
-"""The verdicts on a script that has no repro, and their texts: each says what was seen, and what to do next."""
+"""The verdicts on a script without a repro, and their texts: each says what was seen, and what to do next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WANTS_ARGUMENTS = (
 
 
 def wants_arguments(error: ExceptionInfo) -> bool:
-    """Whether a script ended because of its command line: by the exit status that argparse and click have for it, or in ``sys.argv``."""
+    """Whether a script ended because of its command line: by the exit status of argparse and click, or at ``sys.argv``."""
     is_refused = error.type == "SystemExit" and error.message == "2"
     is_missing = error.root_type == "IndexError" and bool(error.frames) and "argv" in error.frames[-1][2]
     return is_refused or is_missing
@@ -38,7 +38,7 @@ def wants_arguments(error: ExceptionInfo) -> bool:
 def fails_in_eager(
     error: ExceptionInfo, failed: Sequence[tuple[ExceptionInfo, str]], runs: int, checked: protocol.Checked
 ) -> Settled:
-    """The verdict on a script that fails without the compiler too, in all of ``runs`` eager runs or in some of them.
+    """The verdict on a script that fails without the compiler too, in all or some of ``runs`` eager runs.
 
     ``error``: that of the compiled run. ``failed``: the exceptions of the eager runs, each with the last line printed.
     """
@@ -75,7 +75,7 @@ def starved(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
 def unmade(
     how: str, kind: Kind, checked: protocol.Checked | None = None, error: ExceptionInfo | None = None, stack: str = ""
 ) -> Settled:
-    """The verdict on a script that fails only when compiled, and neither in a graph nor without our hooks."""
+    """The verdict on a script that fails only when compiled, but neither in a graph nor without our hooks."""
     summary = (
         f"The script fails only with the compiler ({how}), but no compiled graph fails in isolation, and without "
         "our hooks the script does not fail: no repro was made."
@@ -94,7 +94,7 @@ def disputed(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
 
 
 def disputed_values(error: ExceptionInfo, checked: protocol.Checked) -> Settled:
-    """The verdict on a failing check of the script's own on values that no compared call bears out."""
+    """The verdict on a failing check of values by the script itself, while all compared calls match eager."""
     summary = (
         f"The script's own check fails ({line_of(error)}), but every compiled call that was compared agrees with eager within the "
         "tolerance of its dtype: only a wider tolerance, or the random stream, is in dispute."
@@ -116,9 +116,10 @@ def overwritten(how: str, error: ExceptionInfo, checked: protocol.Checked) -> Se
 
 
 def unread(suspect: ScriptCase, why: str = "") -> Settled:
-    """The verdict where the script was not seen to read the output that a compiled call overwrote, or the sign that it gave to a zero.
+    """The verdict if the script was not seen to read the output that a compiled call overwrote, or a zero whose sign it
+    flipped.
 
-    ``why``: why it was not compared to its end; empty if it was.
+    ``why``: why the comparison is incomplete; empty if complete.
     """
     legal = [*suspect.otherwise.excused]
     if suspect.written_over:
@@ -136,7 +137,9 @@ def unread(suspect: ScriptCase, why: str = "") -> Settled:
 
 
 def unasked(suspect: ScriptCase) -> Settled:
-    """The verdict on a suspect that is no program by itself: as `unread`, and told that it was not asked for."""
+    """The verdict on a suspect whose script does not stand alone: as `unread`, with a note that it was not run side by
+    side.
+    """
     healthy = unread(
         suspect, "a script of several processes is not run side by side, nor one that is driven from outside"
     )
@@ -145,7 +148,9 @@ def unasked(suspect: ScriptCase) -> Settled:
 
 
 def maybe_read(suspect: ScriptCase, why: str) -> Settled:
-    """The verdict where a compiled call overwrote an earlier output, and ``why`` nobody knows whether the script reads that."""
+    """The verdict if a compiled call overwrote an earlier output, and for the reason ``why`` it is unknown whether the
+    script reads it.
+    """
     summary = (
         f"Each call that was compared is right when it returns, but {suspect.written_over}. Whether the script reads that afterwards is "
         f"not known: {why}. {suspect.otherwise.summary}"
@@ -154,7 +159,7 @@ def maybe_read(suspect: ScriptCase, why: str) -> Settled:
 
 
 def unmade_reading(suspect: ScriptCase, parting: Parting) -> Settled:
-    """The verdict where the script reads what a compiled call overwrote, or a zero of another sign, and there is no repro."""
+    """The verdict without a repro if the script reads what a compiled call overwrote, or a zero of flipped sign."""
     if parting.overwrites:
         how = suspect.written_over or "a later call writes over an earlier result"
     else:
@@ -166,7 +171,7 @@ def unmade_reading(suspect: ScriptCase, parting: Parting) -> Settled:
 
 
 def unmade_value(suspect: ScriptCase, what: str, kind: Kind | None) -> Settled:
-    """The verdict where a suspect's program, run side by side, gives a wrong value, and there is no repro; ``what`` is wrong."""
+    """The verdict without a repro if a suspect's program, run side by side, gives the wrong value ``what``."""
     return _wrong(
         suspect,
         f"Each call that was compared is right, but run side by side with eager the script gives a wrong value: {what}.",
@@ -191,7 +196,7 @@ def hidden_failure(failed: Sequence[str], checked: protocol.Checked) -> Settled:
 
 
 def unsteady(finished: protocol.Finished) -> Settled:
-    """The verdict on a script of which a graph gives something else in each eager run, and in which nothing else was found."""
+    """The verdict on a script with a graph that differs between eager runs, and no other failure."""
     summary = (
         f"Eager differs from eager in {finished.unsteady}: with the same inputs and the same random state it does not "
         "always give the same, so that nothing can be said about the compiler."
@@ -209,7 +214,7 @@ def other_draws(finished: protocol.Finished) -> Settled:
 
 
 def layout_unmade(otherwise: Settled, why: str) -> Settled:
-    """The verdict on a difference of memory layout only, of which no repro was made."""
+    """The verdict on a difference of memory layout only, without a repro."""
     return replace(
         otherwise,
         status=Status.PARTIAL,
@@ -221,7 +226,7 @@ def layout_unmade(otherwise: Settled, why: str) -> Settled:
 
 
 def unexamined(suspect: Settled) -> Settled:
-    """The verdict where values behind a jump differ, and some part of the graph could not be judged in isolation."""
+    """The verdict if values behind a jump differ, and some part of the graph could not be judged in isolation."""
     summary = (
         "Values behind a jump (such as an argmax, a rounding or a comparison) differ between eager and the compiled code. "
         "That may be legal rounding that the jump amplified, but not every part of the graph could be compared in isolation: "
@@ -231,7 +236,7 @@ def unexamined(suspect: Settled) -> Settled:
 
 
 def unchecked(checked: protocol.Checked) -> Settled:
-    """The verdict on a script that ran to its end, where no call could be compared."""
+    """The verdict on a script that ran to its end without a comparable call."""
     summary = (
         f"The script ran to its end, but no call of its {counted(checked.graphs, 'compiled graph')} could be compared "
         "with eager: nothing was checked but that it compiles and runs."
@@ -240,7 +245,7 @@ def unchecked(checked: protocol.Checked) -> Settled:
 
 
 def uncompared(healthy: Settled, graphs: Sequence[protocol.Uncompared]) -> Settled:
-    """The verdict where all compared calls agree, but ``graphs`` have no comparable call."""
+    """The verdict if all compared calls match, but ``graphs`` have no comparable call."""
     more = f" and {len(graphs) - 1} more" if len(graphs) > 1 else ""
     first = f"compiled graph {graphs[0].graph} ({graphs[0].why})"
     summary = (
@@ -251,7 +256,7 @@ def uncompared(healthy: Settled, graphs: Sequence[protocol.Uncompared]) -> Settl
 
 
 def too_little(healthy: Settled, untouched: int) -> Settled:
-    """The verdict where all compared calls agree, but there was no time for the first call of some keys."""
+    """The verdict if all compared calls match, but time was lacking for the first call of some keys."""
     summary = (
         f"No difference was seen in {counted(healthy.checked.calls, 'call')}, but there was no time to compare "
         f"{counted(untouched, 'combination')} of graph, module and size even once: a larger --budget gives it more."
@@ -273,9 +278,9 @@ def nothing_compiled(how: str, finished: protocol.Finished, checked: protocol.Ch
 
 
 def of_caches(otherwise: Settled, cache: Cache, *, is_warm: bool) -> Settled:
-    """The verdict on a failure that needs the compiler's caches, and goes away in runs that compile all graphs.
+    """The verdict on a failure that needs the compiler's caches, and disappears in runs that compile all graphs.
 
-    ``is_warm``: it needs the cache that an earlier, healthy run has left.
+    ``is_warm``: it needs the cache left by an earlier, healthy run.
     """
     if is_warm:
         left, missing = "where a run that was right had left them", "it takes two runs of a script"
@@ -290,11 +295,11 @@ def of_caches(otherwise: Settled, cache: Cache, *, is_warm: bool) -> Settled:
 
 
 LOOKED_FOR = ("AttributeError", "KeyError", "TypeError")
-"""What Python raises where an object lacks what is looked for: a compiled function has not all that a method has."""
+"""Exceptions for a missing attribute, item or method: a compiled function lacks some that a method has."""
 
 
 def before_a_frame(end: str, finished: protocol.Finished | None = None) -> Settled:
-    """The verdict on a script that fails only with the compiler, but before Dynamo was given a frame; ``end``: how, in words."""
+    """The verdict on a script that fails only with the compiler, but before Dynamo got a frame; ``end``: how, in words."""
     finished = finished or protocol.Finished()
     error = finished.exception
     is_of_compile = error is not None and any(
@@ -345,10 +350,10 @@ def denied(error: ExceptionInfo, place: Place) -> str:
 
 
 def not_runnable(survey: Survey, how: str) -> Settled:
-    """The verdict on a run that does not come to its end; ``how``: with or without the compiler.
+    """The verdict on a run that does not complete; ``how``: with or without the compiler.
 
     Raises:
-        WorkerTrouble: it was killed, the second time as well.
+        WorkerTrouble: it was killed twice.
     """
     if survey.rule is KILLED:
         raise WorkerTrouble(f"the script, run {how}, {KILLED_EACH_TIME}")
@@ -364,13 +369,13 @@ def not_runnable(survey: Survey, how: str) -> Settled:
 
 
 def stuck_ranks(how: str) -> Settled:
-    """The verdict on ranks that wait for one another without the compiler too; ``how``: what each does, in words."""
+    """The verdict on ranks that deadlock without the compiler too; ``how``: what each does, in words."""
     summary = f"The ranks of the script wait for one another with and without the compiler: {how}."
     return Settled(Status.FAILED, Reason.NOT_RUNNABLE, summary)
 
 
 def died_compared(survey: Survey) -> Settled:
-    """The verdict on a script that died by a signal while it was compared, and ends well where it is not."""
+    """The verdict on a script that dies by a signal only while it is compared."""
     assert survey.signal is not None
     summary = (
         f"The compiled script runs to its end, but died by {signal_name(survey.signal)} while it was compared with eager: "
@@ -380,7 +385,7 @@ def died_compared(survey: Survey) -> Settled:
 
 
 def slow(survey: Survey) -> Settled:
-    """The verdict on a compiler that did not come back, and was seen at work in different places."""
+    """The verdict on a compiler that did not return, but was seen at work in different places."""
     assert survey.silence is not None
     summary = (
         f"Slow, but no hang: torch.compile had not come back after {survey.silence.seconds:.0f} seconds, and was seen at work in different "
@@ -396,6 +401,6 @@ def standing_still(silence: Silence) -> str:
 
 
 def hang(survey: Survey, how: str, dump: str) -> Settled:
-    """The verdict on a hang of which no call of a graph can be held."""
+    """The verdict on a hang without a call of a graph that can be held."""
     checked = checked_of(survey.phase)
     return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"Hang: {how}.", checked, kind=Kind.HANG, traceback=dump)

@@ -27,7 +27,7 @@ FORCE_EAGER = 'import torch; torch.compiler.set_stance("force_eager")'
 
 @dataclass(frozen=True)
 class Way:
-    """A way to start the script: ``environment`` is added to its own, ``setting`` is a statement to run before it."""
+    """A way to start the script: ``environment`` is added to its own, ``setting`` is a statement to run first."""
 
     name: str
     environment: tuple[tuple[str, str], ...] = ()
@@ -44,11 +44,11 @@ SETTINGS = (
     Way("wait_policy", environment=(("OMP_WAIT_POLICY", "PASSIVE"),)),
     Way("seed", setting="import random, torch; random.seed(0); torch.manual_seed(0)"),
 )
-"""Settings that our surveys make, each as a plain run with that one alone."""
+"""Settings of our surveys, each as a plain run with that setting only."""
 
 
 def launcher_of(way: Way, folder: Path, text: str | None = None) -> list[Path]:
-    """The files before the script in a command that starts it in some way, or another text in its place."""
+    """The files before the script in a command that starts it, or another text in its place, in some way."""
     launcher, candidate = folder / "launcher.py", folder / "candidate.py"
     if text is not None:
         launcher.write_text(CANDIDATE.format(setting=way.setting))
