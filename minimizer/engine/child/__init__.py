@@ -1,1 +1,1 @@
-"""The sandboxed child as seen from our side: its folders and environment, the pipe, and the tasks it is given."""
+"""Our side of the sandboxed child: its folders and environment, the pipe, and its tasks."""

@@ -13,11 +13,14 @@ from minimizer.engine.child.untrusted import tail
 from minimizer.sandbox import Sandbox
 
 OUTPUT_BYTES = 256 << 10
-"""Bytes read from the end of a run's output. An assertion's message comes last and begins with its evidence: two
-tensors of a thousand elements take ten or twenty kilobytes each."""
+"""Bytes read from the end of a run's output.
+
+An assertion's message comes last and begins with its evidence: two tensors of a thousand elements take 10 to 20 kB
+each.
+"""
 FILE_BYTES = 8 << 30
 UNABLE = "cannot run here: "
-"""What a repro that ends with 125 prints in front of the error."""
+"""The prefix that a repro with exit status 125 prints before the error."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,14 @@ class CleanRun:
 
     @property
     def rule(self) -> Rule:
-        """The rule by which its end is laid to the program, to the machine or to nobody."""
+        """The rule that attributes its end to the program, to the machine, or to neither."""
         return rule_for(Death.by_status(self.status, self.output))
 
     @property
     def last_line(self) -> str:
-        """The last line with something in it, or what a repro that cannot run says first: a compiler's error ends with advice."""
+        """The last non-empty line; for a repro that cannot run, its first line, since a compiler's error ends with
+        advice.
+        """
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         return next((line for line in lines if line.startswith(UNABLE)), lines[-1] if lines else "no output")
 

@@ -1,4 +1,4 @@
-"""What Dynamo's metrics say of a run: graph breaks and recompiles, with the user's lines (see ``inside/watch/compilations.py``)."""
+"""Dynamo's metrics of a run: graph breaks and recompiles, with the user's lines (see ``inside/watch/compilations.py``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minimizer.engine.child.bounded import Count, Loose, Name, Seconds, Text
 
 
 class StackLine(Loose):
-    """A line of the user's own code on a stack, and the function that it is in."""
+    """A line of the user's own code on a stack, and the function around it."""
 
     file: Name
     line: Count
@@ -17,9 +17,9 @@ class StackLine(Loose):
 
 
 class Break(Loose):
-    """A place at which Dynamo ended a graph; ``stack``: the user's lines from the function that is split down to it.
+    """A graph break; ``stack``: the user's lines from the split function down to it.
 
-    ``is_whole``: Dynamo gave the function up as a whole. ``passes``: how often the place was passed, 0 if that is unknown.
+    ``is_whole``: Dynamo gave up the function as a whole. ``passes``: how often the place was executed, 0 if unknown.
     """
 
     reason: Text
@@ -30,10 +30,11 @@ class Break(Loose):
 
 
 class Recompile(Loose):
-    """A compilation of a function for which there was compiled code, or one that the recompile limit refused.
+    """A compilation of a function that already has compiled code, or one that the recompile limit refused.
 
-    ``line``: of its ``def``. ``frame`` is equal for all compilations of one function, or of a part of it behind a graph break. ``guard``: the one that failed; ``made_by``: the user's lines that made it.
-    ``stack``: the user's lines from the script down to the function.
+    ``line``: of its ``def``. ``frame`` is equal for all compilations of one function, or of its continuation after a
+    graph break. ``guard``: the one that failed; ``made_by``: the user's lines that created it. ``stack``: the user's
+    lines from the script down to the function.
     """
 
     function: Name = ""

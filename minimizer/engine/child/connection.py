@@ -1,6 +1,6 @@
-"""The connection to the sandboxed child: starts the zygote, sends tasks, hands their messages out, restarts it when it died.
+"""The connection to the sandboxed child: starts the zygote, sends tasks, dispatches messages, restarts a dead child.
 
-What a task is about is none of its concern; `executor` knows that.
+It knows nothing of the content of a task; `executor` does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from minimizer.inside.questions import Question, Request
 INSIDE = Path(__file__).parents[2] / "inside"
 POLL_SECONDS = 0.2
 HEARD: dict[str, type[Phase | Stacks]] = {"phase": Phase, "stacks": Stacks}
-"""The messages that a watchdog goes by."""
+"""The messages that a watchdog evaluates."""
 HOLDER = "the holder of the graph"
 
 Watch = Callable[[], None]
@@ -40,20 +40,20 @@ Watch = Callable[[], None]
 
 @dataclass
 class Life:
-    """One zygote's life, from its start until nothing more comes from it and it is known how it ended."""
+    """One zygote's life, from its start until its pipe has ended and the reason of its end is known."""
 
     is_over: threading.Event = field(default_factory=threading.Event)
     is_ended_by_us: bool = False
     was_killed: bool = False
-    """And not by us: for want of memory, most often."""
+    """Killed, but not by us: usually by the OOM killer."""
     is_end_unknown: bool = False
-    """Its pipe has ended and it has not, so that nobody can tell how it will."""
+    """Its pipe has ended but the process has not, so its end is unknown."""
 
     def refuse_trouble(self, who: str) -> None:
-        """Say that the machine is at fault where it is: ``who`` did not end by itself.
+        """Raise if the machine is at fault because ``who`` did not end by itself.
 
         Raises:
-            WorkerTrouble: it was killed, and not by us; or how it ended cannot be told.
+            WorkerTrouble: it was killed, and not by us; or its end is unknown.
         """
         if self.was_killed:
             raise WorkerTrouble(f"{who} was killed, for want of memory most often")
@@ -63,25 +63,25 @@ class Life:
 
 @dataclass
 class Task:
-    """A task under way and the messages it has sent."""
+    """A task in progress and the messages it has sent."""
 
     number: int
     life: Life
-    """Of the zygote that it was handed to."""
+    """The life of the zygote that got the task."""
     messages: Inbox = field(default_factory=Inbox)
     taken: int = 0
-    """Bytes."""
+    """Size of the taken messages, in bytes."""
     asking: threading.Lock = field(default_factory=threading.Lock)
-    """Held by who asks, until there is an answer: another who takes messages meanwhile would take it away."""
+    """Held during a question until its answer: another reader would take the answer away."""
 
     def wake(self) -> None:
-        """Tell who waits that nothing more will come; whoever has messages left to take finds out by itself."""
+        """Wake the waiting reader at the end of all messages; a reader with messages left notices by itself."""
         with suppress(queue.Full):
             self.messages.put_nowait(NOTHING_MORE)
 
 
 class Connection:
-    """The warm child, alive or about to be started again. Call `start` first; thread-safe."""
+    """The warm child, alive or about to be restarted. Call `start` first; thread-safe."""
 
     def __init__(self, place: Place, watch: Watch) -> None:
         self.place, self._watch = place, watch
@@ -100,7 +100,7 @@ class Connection:
         self._own_log = place.private("logs") / "zygote.log"
 
     def number(self) -> int:
-        """A number that no task and no question has."""
+        """A number unused by any task or question."""
         return next(self._numbers)
 
     def start(self) -> Ready:
@@ -108,7 +108,7 @@ class Connection:
 
         Raises:
             ChildFailed: torch cannot be imported there.
-            WorkerTrouble: the process, or its sandbox, ends without a word.
+            WorkerTrouble: the process, or its sandbox, ends without a message.
         """
         theirs_in, self._to_child = os.pipe()
         from_child, theirs_out = os.pipe()
@@ -146,31 +146,31 @@ class Connection:
             )
 
     def close(self) -> None:
-        """Kill the child and everything in it, for good: a task that is handed in later is refused."""
+        """Kill the child and everything in it, for good; later tasks are refused."""
         with self._restarting:
             self._closed = True
             self._stop()
 
     def _stop(self) -> None:
         if self._process is not None:
-            # One that was killed before may not have been taken note of yet, and who waits must know.
+            # A child killed earlier may not have been recorded yet, and waiting readers must know.
             self._life.is_ended_by_us = self._process.poll() is None
             self.place.sandbox.kill(self._process)
             if self._listener is not None:
                 self._listener.join()
             self._process = None
-            with self._writing:  # else another thread writes into what gets this number next
+            with self._writing:  # else another thread writes to whatever file gets this descriptor next
                 os.close(self._to_child)
                 self._to_child = -1
 
     def send(self, request: Request, timeout: float, room: Message | None = None) -> Task:
-        """Hand in a task, which may take so many seconds; the child is started again first if it died.
+        """Send a task with this timeout in seconds; restarts the child first if it died.
 
-        ``room``: fields of the room that a run of a script has to itself.
+        ``room``: fields of the separate room of a run of a script.
 
         Raises:
             WorkerTrouble: the child was killed meanwhile, and not by us.
-            ChildFailed: it cannot be, or was ended for good.
+            ChildFailed: it cannot be restarted, or was closed.
         """
         self._watch()
         with self._restarting:
@@ -198,11 +198,11 @@ class Connection:
         return task
 
     def ask(self, task: Task, question: Question) -> Message:
-        """Ask a held survey something and wait for its answer.
+        """Send a question to a held survey and wait for its answer.
 
         Raises:
             Unanswered: it could not answer.
-            WorkerTrouble: it was killed, and not by us; or it is late, on a machine that has too much to do.
+            WorkerTrouble: it was killed, and not by us; or it is late, on an overloaded machine.
             ChildFailed: it is gone for another reason, or late.
         """
         number = self.number()
@@ -212,7 +212,7 @@ class Connection:
             )
             while (message := self.next(task, CHILD_ANSWER_SECONDS)) is not None:
                 if "end" in message:
-                    # What is held does not kill itself.
+                    # A held process does not kill itself.
                     if rule_for(Death(parse(protocol.End, message["end"]).signal)) is KILLED:
                         raise WorkerTrouble(f"{HOLDER} was killed, for want of memory most often")
                     raise ChildFailed(f"{HOLDER} is gone")
@@ -229,19 +229,19 @@ class Connection:
         raise WorkerTrouble(late) if rule.fault is Fault.MACHINE else ChildFailed(late)
 
     def kill(self, task: Task) -> None:
-        """End a task. Harmless when it is over, or the child is."""
+        """Kill a task. Harmless if the task or the child is over."""
         with suppress(ChildFailed):
             self._write({"op": Action.KILL.value, "to": task.number})
 
     def _write_to(self, task: Task, who: str, message: Message) -> None:
-        """Write to the zygote of a task; where that is gone, say why once it is known."""
+        """Write to the zygote of a task; if that is gone, raise the reason once it is known."""
         try:
             self._write(message)
         except ChildFailed:
             deadline = time.monotonic() + CHILD_ANSWER_SECONDS
             while not task.life.is_over.wait(POLL_SECONDS) and time.monotonic() < deadline:
                 self._watch()
-            self._watch()  # a child that was ended at the end of the budget was ended by the job itself
+            self._watch()  # a child that was ended because of the budget was ended by the job itself
             task.life.refuse_trouble(who)
             raise
 
@@ -250,7 +250,7 @@ class Connection:
             process = self._process
             try:
                 wire.write(self._to_child, message)
-            except TimeoutError as error:  # a script can stop the zygote, and we would wait for it for good
+            except TimeoutError as error:  # a script can stop the zygote, and the write would block for ever
                 if process is not None:
                     self._life.is_ended_by_us = True
                     self.place.sandbox.kill(process)
@@ -259,9 +259,9 @@ class Connection:
                 raise ChildFailed(f"the child is gone: {error}") from None
 
     def _listen(self, descriptor: int, process: subprocess.Popen[bytes], life: Life, tasks: dict[int, Task]) -> None:
-        """Reader thread of one zygote: hand every line to the task it belongs to; at the end wake all who wait.
+        """Reader thread of one zygote: dispatches every line to its task; at the end wakes all waiting readers.
 
-        A child that sends what is no message, or more of them than anybody takes, cannot be talked to any more, and is ended.
+        A child that sends malformed messages, or more than anybody takes, is unusable, and is killed.
         """
         line = b""
         with os.fdopen(descriptor, "rb") as pipe, suppress(queue.Full):
@@ -269,13 +269,15 @@ class Connection:
                 task = tasks.pop(message["id"], None) if "end" in message else tasks.get(message["id"])
                 if task is not None:
                     task.messages.put_nowait(line)
-        if not line.endswith(b"\n") and len(line) < protocol.MAX_LINE:  # it is the pipe that has ended
+        if not line.endswith(b"\n") and len(line) < protocol.MAX_LINE:  # the pipe has ended
             try:
-                process.wait(CHILD_END_SECONDS)  # how it ended by itself cannot be told once it was killed by us
+                process.wait(
+                    CHILD_END_SECONDS
+                )  # let it end by itself first: after our kill, its own exit status is lost
             except subprocess.TimeoutExpired:
                 life.is_end_unknown = not life.is_ended_by_us
         life.was_killed = rule_for(Death.by_status(process.returncode, is_by_us=life.is_ended_by_us)) is KILLED
-        self.place.sandbox.kill(process)  # before anybody is told: whoever asks next must find it dead
+        self.place.sandbox.kill(process)  # before waking readers: a later task must find it dead
         life.is_over.set()
         for task in list(tasks.values()):
             task.wake()
@@ -283,10 +285,10 @@ class Connection:
     def next(
         self, task: Task, timeout: float, watchdog: Watchdog | None = None, over: threading.Event | None = None
     ) -> Message | None:
-        """The next message of a task; None when it took too long or the child is gone.
+        """The next message of a task; None after the timeout, or if the child is gone.
 
         Raises:
-            Cancelled: ``over`` was set, since nobody needs the answer any more.
+            Cancelled: ``over`` was set: the answer is no longer needed.
         """
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -299,7 +301,7 @@ class Connection:
                 line = task.messages.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 if task.life.is_over.is_set() and task.messages.empty():
-                    self._watch()  # once more: a child that was ended for want of memory was ended by the job itself
+                    self._watch()  # once more: a child that was ended for lack of memory was ended by the job itself
                     return None
                 continue
             task.taken += len(line)

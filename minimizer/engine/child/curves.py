@@ -1,4 +1,4 @@
-"""The losses of a script that trains, and results of its graphs that are off to one side, as the child sends them: untrusted and bounded.
+"""The losses of a training script, and biased results of its graphs, as sent by the child: untrusted and bounded.
 
 Written by ``inside/watch/losses.py`` and ``inside/referee/bias.py``.
 """
@@ -13,11 +13,11 @@ from minimizer.engine.child.bounded import Count, Line, Loose, Name, Number, Sec
 from minimizer.engine.child.compilations import StackLine
 
 Step = tuple[Annotated[int, Field(ge=0, le=1000)], float, Number, Number]
-"""A backward: the number of its line, the loss, and the norms of gradients and parameters at the step of an optimizer behind it."""
+"""A backward: the index of its line, the loss, and the norms of gradients and parameters at the next optimizer step."""
 
 
 class Curve(Loose):
-    """The backwards of a run in order. ``lines``: those that call one. ``took``: seconds of the run."""
+    """The backwards of a run in order. ``lines``: those that call a backward. ``took``: seconds of the run."""
 
     lines: list[Line] = Field(default_factory=list, max_length=1000)
     steps: list[Step] = Field(default_factory=list, max_length=5000)

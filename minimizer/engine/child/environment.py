@@ -24,7 +24,7 @@ NAMES_PASSED = (
 )
 """Variables of our own environment that a child may see."""
 READY, DRIVE = "MINIMIZER_READY", "MINIMIZER_DRIVE"
-"""Variables by which a script that serves is driven and ended; `DRIVER` follows them."""
+"""Variables with which `DRIVER` drives and ends a script that serves."""
 DRIVER = Path(__file__).parents[2] / "inside" / "driven.py"
 SHARED_FOLDERS = ("/tmp", "/dev/shm")
 """Folders of a sandbox that are empty when it starts, and that all its processes may write to."""
@@ -45,15 +45,15 @@ class Place:
     network: bool = False
     memory_bytes: int | None = None
     packages: Sequence[Path] = ()
-    """Those of ``read`` that are editable installs of the interpreter: a clean process imports them like all others of its packages."""
+    """The editable installs among ``read``: a clean process imports them like any other package of the interpreter."""
     is_local: bool = False
-    """Whether who has sent the script owns this machine too, and may be told what lies on it."""
+    """Whether the submitter owns this machine, and may see the paths on it."""
     plan: dict[str, str] = field(default_factory=dict)
-    """`READY` and `DRIVE` of a script that serves; empty for one that ends by itself."""
+    """`READY` and `DRIVE` for a script that serves; empty for one that ends by itself."""
     headers: Headers = NO_HEADERS
-    """Those of the interpreter's torch, once that is known."""
+    """The precompiled headers of the interpreter's torch, once that is known."""
     gate: Gate = field(default_factory=Gate, compare=False)
-    """Passed by every run of the script and every trial, so that one can be alone on the GPU."""
+    """Passed by every run of the script and every trial, so that one of them can have the GPU alone."""
 
     def folder(self, name: str) -> Path:
         """A folder below the scratch folder, created if missing."""
@@ -73,9 +73,9 @@ class Place:
         return self.private("origin")
 
     def emptied(self) -> tuple[str, ...]:
-        """The shared folders that are the sandbox's own: what runs leave there is removed between them.
+        """The shared folders that belong to the sandbox: files that runs leave there are removed between runs.
 
-        Where one of the machine's is shown in its place, as ``/tmp`` is for a script that lies in it, our own folders lie in it too.
+        If the machine's own folder is mapped there, such as ``/tmp`` for a script in it, our own folders are in it too.
         """
         shown = [Path(path) for path in self.read]
         is_own = {name: not any(Path(name).is_relative_to(path) for path in shown) for name in SHARED_FOLDERS}
@@ -124,14 +124,14 @@ class Place:
         }
 
     def plain_environment(self, home: Path) -> dict[str, str]:
-        """The environment of a plain run: without any setting of ours that could change what the script does."""
+        """The environment of a plain run: without any setting of ours that could change the script's behaviour."""
         passed = {name: os.environ[name] for name in NAMES_PASSED if name in os.environ}
         own = {"HOME": str(home), "TMPDIR": str(home), "USER": USER, "LOGNAME": USER}
         return {"PATH": os.defpath, **passed, **own, **self.env, **self.plan}
 
     @property
     def driver(self) -> list[Path]:
-        """The file before the script in the command of a run without hooks, where the script is driven."""
+        """The file to put before the script in the command of a run without hooks, if the script is driven."""
         return [DRIVER] if self.plan else []
 
     def redacted(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The log of an exact run, as the child sends it: untrusted and bounded (written by ``inside/tasks/exact_run.py``)."""
+"""The log of an exact run, as sent by the child: untrusted and bounded (written by ``inside/tasks/exact_run.py``)."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from minimizer.engine.child.bounded import Loose, Name
 
 MOST_LOOKS, MOST_ENTRIES, MOST_GRAPHS, MOST_UNSEEN = 5000, 250_000, 10_000, 500
 PER_LANE = 1_000_000
-"""Numbers of one thread: 3000002 is the second call of the third thread, or task of a pool, that the script starts."""
+"""Size of a thread's number range: 3000002 is the second call of the third thread, or task of a pool, of the script."""
 Path = Annotated[str, StringConstraints(max_length=2000)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
 Number = Annotated[int, Field(ge=0, le=10**17)]
-"""A number of a call or a unit, which says in which thread it was; see `PER_LANE`."""
+"""Number of a call or a unit, which encodes its thread; see `PER_LANE`."""
 Entry = dict[Name, Name]
 
 
 class Look(Loose):
-    """One look: its moment, and the changes since the previous look of the same sort.
+    """One look: its moment, and the changes since the previous look of the same type.
 
-    ``unit`` counts calls and backwards together, ``number`` each on its own. ``full``: it covers everything reachable,
-    not the result alone. ``compiled``: frames that Dynamo was given during the call. ``line`` is one of the text that
-    was run; where ``file`` is named, of that file, a module of the script's own, with its ``code``. ``thread``: the
-    number of the script's thread, 0 for the main one, of whose calls alone ``full`` looks see everything. ``finest``:
-    a denser plan of looks shows no more of this moment.
+    ``unit`` counts calls and backwards together, ``number`` counts each separately. ``full``: it covers everything
+    reachable, not the result alone. ``compiled``: frames that Dynamo got during the call. ``line``: a line of the text
+    that ran or, if ``file`` is given, of that file, a module of the script's own, with its ``code``. ``thread``: the
+    number of the script's thread, 0 for the main one, the only one whose ``full`` looks see everything. ``finest``: a
+    denser plan of looks shows no more of this moment.
     """
 
     event: Name
@@ -44,7 +44,7 @@ class Look(Loose):
 
     @property
     def named(self) -> str:
-        """The call or backward in words, as it counts in its thread."""
+        """The call or backward in words, by its number in its thread."""
         inside = f" in thread {self.thread}" if self.thread else ""
         return f"{self.event.partition(' ')[0]} {self.number - self.thread * PER_LANE}{inside}"
 
@@ -55,9 +55,9 @@ class Look(Loose):
 
 
 class Unseen(Loose):
-    """What a run did not look at, or not in full: a rule of the observer's, an object or moment, and how many there were.
+    """A part that a run did not look at, or not in full: the observer's rule, an object or moment, and the count.
 
-    The ``object`` is empty in a row that stands for all those of its rule that are not named.
+    ``object`` is empty in a row for all unnamed ones of its rule.
     """
 
     rule: Name
@@ -66,7 +66,7 @@ class Unseen(Loose):
 
 
 class Glance(Loose):
-    """A look of the script at a wrapper: how, and at which line (as in `Look`). ``key`` is its name in a request."""
+    """A look of the script at a wrapper: its type and its line (as in `Look`). ``key`` identifies it in a request."""
 
     key: Path
     sort: Name
@@ -84,17 +84,17 @@ class ExactLog(Loose):
     seconds: list[Annotated[float, Field(ge=0, le=10**6)]] = Field(default_factory=list, max_length=1000)
     unseen: list[Unseen] = Field(default_factory=list, max_length=MOST_UNSEEN)
     stacks: list[Annotated[str, StringConstraints(max_length=5000)]] = Field(default_factory=list, max_length=10)
-    """Errors of the observer's own, with their stacks; the objects are in ``unseen``."""
+    """Errors of the observer itself, with their stacks; the objects are in ``unseen``."""
     reads: Annotated[str, StringConstraints(max_length=4 << 20)] = ""
-    """What the script's own code read of the machine, for later runs to read again; opaque here."""
+    """Recorded reads of the machine by the script's own code, for replay in later runs; opaque here."""
     resident: Annotated[int, Field(ge=0, le=1 << 50)] = 0
-    """The most memory that the run had in use, in bytes."""
+    """Peak memory of the run, in bytes."""
     written: dict[Path, Name] = Field(default_factory=dict, max_length=MOST_ENTRIES)
-    """What functions that the script gave to the compiler wrote while it ran them: paths, each with the function."""
+    """Written by functions of the script while the compiler ran them: paths, each with the function."""
     whole: list[Annotated[str, StringConstraints(max_length=1 << 20)]] = Field(default_factory=list, max_length=10_000)
-    """Elements of tensors as float64 in base64, to which ``whole`` of an entry points."""
+    """Elements of tensors as float64 in base64; ``whole`` of an entry is an index into it."""
     wrappers: Count = 0
-    """Wrappers of modules that were made, and below how the script looked at them; where that was watched."""
+    """The number of module wrappers made; the next field has the script's looks at them. Recorded in some runs only."""
     glances: list[Glance] = Field(default_factory=list, max_length=1000)
     packages: list[Name] = Field(default_factory=list, max_length=200)
     """Modules of packages whose functions Dynamo traced."""
@@ -107,7 +107,7 @@ class ExactLog(Loose):
         return bool(self.looks) and self.looks[-1].event == "end"
 
     def call_of(self, graph: int | None, call: int) -> int | None:
-        """The number, from 1, of the outermost call that made a graph's call; None if it is not known."""
+        """The number, from 1, of the outermost call that made a graph's call; None if unknown."""
         if graph is None or not 0 <= graph < len(self.graph_calls) or not 0 <= call < len(self.graph_calls[graph]):
             return None
         return self.graph_calls[graph][call]
@@ -124,7 +124,7 @@ class ExactLog(Loose):
 
     @property
     def in_threads(self) -> bool:
-        """Whether there were calls in threads, of which less is seen."""
+        """Whether calls were made in threads, which are observed less completely."""
         return any(row.rule == "in threads" for row in self.unseen)
 
     def states(self) -> Iterator[tuple[Look, dict[str, Entry]]]:

@@ -38,14 +38,14 @@ from minimizer.inside.questions import (
 )
 
 RUNS_OF_SCRIPTS = (ScriptRequest, ExactRequest, TraceRequest, TrainingRequest)
-"""Requests that run the user's script, for which they have a room of their own."""
+"""Requests that run the user's script, each in a room of its own."""
 GateWay = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
 class Executor:
     """The warm child and its tasks; thread-safe. Call `start` first; as a context manager, kills the child on exit.
 
-    ``pace`` learns how long the start and the trials take.
+    ``pace`` records the times of the start and of the trials.
     """
 
     def __init__(self, place: Place, *, jobs: int, watch: Watch, pace: Pace | None = None) -> None:
@@ -89,7 +89,9 @@ class Executor:
         timeout: float,
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[Outcome]:
-        """Run trials, at most ``jobs`` in parallel; their outcomes in order. ``watchdog`` makes one for each."""
+        """Run trials, at most ``jobs`` in parallel, and return their outcomes in order. ``watchdog`` creates one per
+        trial.
+        """
         return [outcomes[-1] for outcomes in self.repeat(requests, timeout=timeout, watchdog=watchdog)]
 
     def repeat(
@@ -99,11 +101,12 @@ class Executor:
         timeout: float,
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[list[Outcome]]:
-        """Run trials that may compile several times; for each, the outcomes of all its compilations, at least one.
+        """Run trials that may compile several times; for each, return the outcomes of all its compilations, at least
+        one.
 
-        ``timeout``: seconds for a whole trial. If a trial ends early, its last outcome says how. A trial that runs out
-        of GPU memory is repeated with no other on the GPU, and is ``lost`` if it runs out again. A trial that was
-        killed is repeated too: one that kills itself does so again, one that others killed most likely runs through.
+        ``timeout``: seconds for a whole trial. The last outcome of a trial that ends early says how. A trial that runs
+        out of GPU memory is repeated alone on the GPU, and is ``lost`` if it runs out again. A killed trial is repeated
+        too: one that kills itself does so again, one killed from outside most likely completes.
         """
 
         def once(request: Request, gate: GateWay) -> list[Outcome]:
@@ -141,11 +144,11 @@ class Executor:
         watchdog: Watchdog | None = None,
         over: threading.Event | None = None,
     ) -> Survey:
-        """Run the user's script; returns when it is held, has finished, has died, or the watchdog has ended it.
+        """Run the user's script; returns when it is held, has finished, has died, or was ended by the watchdog.
 
         Raises:
             Cancelled: ``over`` was set meanwhile; the run was ended.
-            WorkerTrouble: the child was killed, most often for want of memory; or it does not say how the run ended.
+            WorkerTrouble: the child was killed, usually by the OOM killer; or it does not report how the run ended.
             ChildFailed: the child exited during the run.
         """
         phase = Phase()
@@ -201,7 +204,7 @@ class Executor:
 
     @contextmanager
     def _ending(self, task: Task) -> Iterator[None]:
-        """Kill the task if the block raises: nothing waits for it, and it must not compete with the next one."""
+        """Kill the task if the block raises: its result is not needed, and it must not compete with the next one."""
         try:
             yield
         except BaseException:

@@ -1,4 +1,4 @@
-"""The GPUs of a job: chooses those that its children see, and frees their memory before and after."""
+"""The GPUs of a job: chooses the visible ones for its children, and frees their memory before and after."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_NAMED = 5
 
 
 def devices_of(options: Options, on_note: Callable[[str], None]) -> Devices:
-    """The devices of a job; if its script may do without a GPU, ``on_note`` receives the reason why there is none.
+    """The devices of a job; if its script may run without a GPU, ``on_note`` receives the reason why there is none.
 
     Raises:
         MissingTool: the job requires a GPU, and none can be used.
@@ -29,9 +29,9 @@ def devices_of(options: Options, on_note: Callable[[str], None]) -> Devices:
 
 @contextmanager
 def freed(devices: Devices, on_note: Callable[[str], None]) -> Iterator[None]:
-    """End processes that earlier jobs of ours left on the job's GPUs, and on exit those that this job left.
+    """Kill processes that earlier jobs of ours left on the job's GPUs, and on exit those that this job left.
 
-    Processes of others are not touched; ``on_note`` receives their names, since the script lacks the memory they hold.
+    Processes of others stay; ``on_note`` receives their names, since the script lacks the memory they hold.
     """
     others = _free(devices, on_note)
     if others:

@@ -1,8 +1,9 @@
-"""The header of Inductor's C++ kernels, precompiled once for each torch and C++ compiler, and kept in the user's cache folder.
+"""The header of Inductor's C++ kernels, precompiled once per torch and C++ compiler, in the user's cache folder.
 
-With it a kernel takes a second to compile, without it six. It is made by a process that runs nothing but our own text, and no script
-can write to it, so that a repro which is verified with it is as clean as without. Inductor looks for it below the temporary folder, by a name
-made from the compiler, its flags and the whole preprocessed text: one that does not fit has another name, and is not used.
+It cuts the compilation of a kernel from six seconds to one. It is made by a process that runs only our own text, and no
+script can write to it, so a repro verified with it is as clean as without. Inductor looks for it below the temporary
+folder, by a name derived from the compiler, its flags and the whole preprocessed text: one that does not match has
+another name, and is not used.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from minimizer.engine.child.clean_process import run_clean
 from minimizer.sandbox import COMPILER_VARIABLES, Sandbox, real_interpreter, runtime_paths
 
 USER = "minimizer"
-"""The user's name in a process that is to find the headers: Inductor's folder is named after it."""
+"""The user name in a process that uses the headers: Inductor's folder is named after it."""
 BELOW = Path(f"torchinductor_{USER}", "precompiled_headers")
 """Inductor's folder of headers below the temporary folder (``_HEADER_DIR`` of ``torch/_inductor/codecache.py``)."""
 KERNEL = "import torch\ntorch.compile(lambda x: x + 1)(torch.ones(8))\n"
 KEPT = 4
-"""Most torches of which the headers are kept: one takes 150 MB."""
+"""Most versions of torch whose headers are kept: one takes 150 MB."""
 
 
 @dataclass(frozen=True)
 class Headers:
-    """The headers of one torch; ``folder`` is where they are or will be, None where nothing can be kept."""
+    """The headers of one torch; ``folder``: their present or future place, None if nothing can be kept."""
 
     folder: Path | None
 
     @staticmethod
     def of(python: Path, torch: str) -> Headers:
-        """Those of an interpreter's torch, by its version."""
+        """The headers of an interpreter's torch, by its version."""
         root = kept_in()
         if root is None:
             return NO_HEADERS
@@ -52,11 +53,11 @@ class Headers:
 
     @property
     def shown(self) -> list[Path]:
-        """What a process must be able to read that is to use them."""
+        """The paths that a process needs to read to use them."""
         return [self.folder] if self.folder is not None and self.are_there else []
 
     def lay(self, temporary: Path) -> bool:
-        """Make the headers known to a process with this temporary folder; whether there are any."""
+        """Provide the headers to a process with this temporary folder; returns whether there are any."""
         if self.folder is None or not self.are_there:
             return False
         known = temporary / BELOW
@@ -65,11 +66,13 @@ class Headers:
             with suppress(FileExistsError):
                 (known / file.name).symlink_to(file)
         with suppress(OSError):
-            os.utime(self.folder)  # those used last are kept
+            os.utime(self.folder)  # the least recently used are deleted first
         return True
 
     def make(self, sandbox: Sandbox, python: Path, scratch: Path, watch: Callable[[], None]) -> None:
-        """Have Inductor compile them in a clean process, unless they are there. ``scratch``: a folder of ours, that is removed again."""
+        """Compile them with Inductor in a clean process, unless they exist. ``scratch``: a folder of ours, removed
+        afterwards.
+        """
         if self.folder is None or self.are_there:
             return
         home = scratch / "home"
@@ -90,12 +93,12 @@ class Headers:
             if ran.status == 0 and made:
                 self.keep(made)
         except OSError:
-            return  # without them all is as it was, only slower
+            return  # without them everything works, only slower
         finally:
             scratch_disk.remove(scratch)
 
     def keep(self, made: Sequence[Path]) -> None:
-        """Copy precompiled headers, and the header beside each, to where they are looked for; those used longest ago go."""
+        """Copy precompiled headers, and the header next to each, into the cache; the least recently used are deleted."""
         assert self.folder is not None
         new = self.folder.with_name(f"{self.folder.name}.{os.getpid()}")
         new.mkdir()
@@ -116,7 +119,7 @@ NO_HEADERS = Headers(None)
 
 
 def kept_in() -> Path | None:
-    """The folder of all headers, created if missing; None if this user has no cache folder that can be written to."""
+    """The folder of all headers, created if missing; None if this user has no writable cache folder."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "minimizer", "headers")
     except RuntimeError:  # a user without a home
@@ -131,9 +134,10 @@ def kept_in() -> Path | None:
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """The least environment that a compiler needs, so that nothing of ours can make a repro fail.
+    """The minimal environment for a compiler, so that nothing of ours can make a repro fail.
 
-    Inductor's test of the vector instructions is skipped: it costs five seconds a run, and does not change what is built.
+    Inductor's test of the vector instructions is skipped: it costs five seconds a run, and does not change what is
+    built.
     """
     return {
         "PATH": os.environ.get("PATH", os.defpath),

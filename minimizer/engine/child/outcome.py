@@ -1,4 +1,4 @@
-"""The outcome of a trial as the child reports it: ending, exception, verdict on values (see ``inside/outcome.py``)."""
+"""The outcome of a trial as reported by the child: ending, exception, verdict on values (see ``inside/outcome.py``)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from minimizer.engine.child.trouble import Death, Fault, Rule, is_starved_compil
 from minimizer.vocabulary import Kind
 
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
-"""Names of the Python files that inductor generates."""
+"""Matches the Python files that inductor generates."""
 LAST_WORDS = 2000
-"""Characters from the end of the output of a trial that died, which may say why."""
+"""Characters from the end of the output of a trial that died, which may name the cause."""
 
 
 def _numeric(kind: Kind) -> Kind:
@@ -29,7 +29,7 @@ def _numeric(kind: Kind) -> Kind:
 
 
 NumericKind = Annotated[Kind, AfterValidator(_numeric)]
-"""The kind of a difference of two results; a child may name no other."""
+"""The kind of a difference of two results; a child may report no other."""
 
 
 class ExceptionInfo(Loose):
@@ -47,11 +47,13 @@ class ExceptionInfo(Loose):
     library: Line | None = None
     """The innermost line of library code that ``source`` calls, if it calls a library."""
     device: Literal["", "out_of_memory", "context_lost"] = ""
-    """A GPU that is out of memory, or lost to this process (``inside/failures.py``); empty for other errors."""
+    """The state of a GPU that is out of memory, or lost to this process (``inside/failures.py``); empty for other
+    errors.
+    """
 
     @property
     def said(self) -> str:
-        """The line that a traceback ends with: the class without its module, and the message."""
+        """The last line of the traceback: the class without its module, and the message."""
         return f"{self.type.rpartition('.')[2]}: {self.message}"
 
     @property
@@ -80,7 +82,7 @@ class Difference(Loose):
     required_atol: Number = None
     required_rtol: Number = None
     rtol: Number = None
-    """Of a fault that ``assert_close`` would let pass: the relative tolerance beside which `required_atol` stands."""
+    """For a fault that ``assert_close`` would pass: the relative tolerance that goes with `required_atol`."""
     expected: Text = ""
     actual: Text = ""
 
@@ -98,15 +100,15 @@ class Verdict(Loose):
     differences: list[Difference] = Field(default_factory=list, max_length=10_000)
     note: Text = ""
     mechanism: Literal["", "dropped_cast", "other_precision"] = ""
-    """How the fault came about, where the referee knows."""
+    """The mechanism of the fault, if the referee knows it."""
     other_zeros: bool = False
-    """Whether zeros of the two sides have other signs, which counts for nothing where it ends, and may for what follows."""
+    """Whether signs of zeros differ: harmless in a final result, but not always in what follows from it."""
     equals_itself: bool = False
     """For a fault: whether eager's values are known to equal themselves, which NaN does not."""
 
     @property
     def is_layout_only(self) -> bool:
-        """Whether the fault is one of memory layout: nothing but strides differs."""
+        """Whether only the memory layout is wrong: nothing but strides differs."""
         return self.fault and bool(self.differences) and all(d.what == "stride" for d in self.differences)
 
 
@@ -131,7 +133,7 @@ class Figures(Loose):
 
 
 class Cost(Loose):
-    """What a program costs compiled, and what that is to be compared with: in seconds or bytes."""
+    """The cost of a compiled program and its base for comparison, in seconds or bytes."""
 
     base: Amount
     compiled: Amount
@@ -151,13 +153,13 @@ class Ending(StrEnum):
     CRASH = "crash"
     """The process died by a signal."""
     TIMEOUT = "timeout"
-    """It was ended for taking too long."""
+    """It was killed at its timeout."""
     LOST = "lost"
-    """It ended without an answer, or with one that says nothing about the program."""
+    """It ended without an answer, or with one that proves nothing about the program."""
 
 
 class PlacedOperator(Loose):
-    """An operator, the line of the script that calls it (0 where none does), and the module in which that happens."""
+    """An operator, the line of the script that calls it (0 if none does), and the module of the call."""
 
     op: Text
     line: int = 0
@@ -181,11 +183,11 @@ class Outcome(Loose):
     graphs: Count = 0
     """For a measured script: its graph breaks, its recompiles, and the number of its graphs."""
     attempted: bool = True
-    """For a script: whether Dynamo was given a frame to compile."""
+    """For a script: whether Dynamo got a frame to compile."""
     saved: Count = 0
-    """For a script that is asked for it: the bytes that autograd saved for backwards."""
+    """For a script, if requested: the bytes that autograd saved for backwards."""
     draws: bool = False
-    """For a script: whether it has moved a global random generator, by drawing or by setting it."""
+    """For a script: whether it advanced or set a global random generator."""
     writes: list[int] = Field(default_factory=list, max_length=10_000)
     """Positions of the inputs that the function mutates in eager."""
     differentiated: dict[Text, Text] = Field(default_factory=dict, max_length=100)
@@ -195,22 +197,22 @@ class Outcome(Loose):
     part: Text = ""
     figures: Figures | None = None
     cost: Cost | None = None
-    """For a trial that measures: what both sides cost."""
+    """For a measuring trial: the cost of both sides."""
     parts: dict[Text, bool] = Field(default_factory=dict, max_length=10_000)
-    """For a trial with switches: the parts of the compiler that were asked for, and whether each made a difference."""
+    """For a trial with switches: the queried parts of the compiler, and whether each made a difference."""
     values: dict[Text, Text] = Field(default_factory=dict, max_length=1000)
     exact: ExactLog | None = None
-    """For an exact run: all that the script could see of itself."""
+    """For an exact run: everything that the script could see of itself."""
     trace: Traced | None = None
     """For a trace: the program around the compiled graphs."""
     sides: Sides | None = None
-    """For a program that was run side by side: where the two part."""
+    """For a program run side by side: where the two sides part."""
     curve: Curve | None = None
-    """For a run that notes the loss: the losses."""
+    """For a run that records losses: the losses."""
     errors: list[SignedError] = Field(default_factory=list, max_length=1000)
-    """For graphs that were run again in double precision: results that are off to one side."""
+    """For graphs rerun in double precision: biased results."""
     examined: Examined | None = None
-    """How far the search for these came; None if it did not end."""
+    """The extent of the search for biased results; None if it did not end."""
     signal: int | None = None
     phase: Text = ""
     seconds: float = 0.0
@@ -222,17 +224,17 @@ class Outcome(Loose):
 
     @property
     def is_layout_only(self) -> bool:
-        """Whether it fails, and nothing but memory layout differs."""
+        """Whether it fails, and only memory layout differs."""
         return self.verdict is not None and self.verdict.is_layout_only
 
     @property
     def judged(self) -> Outcome:
-        """This outcome; ``lost`` if its end is laid to the machine."""
+        """This outcome, or ``lost`` if the machine is at fault."""
         return self.model_copy(update={"ending": Ending.LOST}) if self.rule.fault is Fault.MACHINE else self
 
     @property
     def rule(self) -> Rule:
-        """The rule by which its end is laid to the program, to the machine or to nobody."""
+        """The rule that attributes its end to the program, to the machine, or to neither."""
         said = f"{self.exception.message}\n{self.exception.root_message}" if self.exception is not None else ""
         has_died = self.ending in (Ending.CRASH, Ending.LOST)
         return rule_for(

@@ -33,10 +33,10 @@ def open_place(
     is_local: bool = False,
     plan: dict[str, str] | None = None,
 ) -> Place:
-    """Create the place for a script: its folder is readable, and runs work in throw-away copies of it.
+    """Create the place for a script: its folder is readable, and runs work in temporary copies of it.
 
-    ``is_local``: whether who has sent it owns this machine too: it sees the editable installs of its interpreter then.
-    ``plan``: how it is driven, as of `plan_of`.
+    ``is_local``: whether the submitter owns this machine; the script then sees the editable installs of its
+    interpreter. ``plan``: how it is driven, from `plan_of`.
 
     Raises:
         MissingTool: the interpreter does not run.
@@ -63,7 +63,7 @@ def open_place(
 
 
 def _lay_over(home: Path, work: Path) -> None:
-    """Make ``work`` look like the script's folder: files up to `COPIED_BYTES` in all are copied, all else is linked."""
+    """Make ``work`` look like the script's folder: files up to `COPIED_BYTES` in total are copied, the rest is linked."""
     room = COPIED_BYTES
     for entry in sorted(home.iterdir())[:OVERLAY_ENTRIES]:
         is_readable = entry.is_file() and os.access(entry, os.R_OK)
@@ -75,10 +75,10 @@ def _lay_over(home: Path, work: Path) -> None:
 
 
 def plan_of(options: Options) -> dict[str, str]:
-    """The variables by which a script that serves is driven; none for one that ends by itself.
+    """The variables that drive a script that serves; none for one that ends by itself.
 
     Raises:
-        MissingTool: it cannot be driven as asked.
+        MissingTool: it cannot be driven as requested.
     """
     if options.undrivable:
         raise MissingTool(f"The script cannot be driven: {options.undrivable}.")
@@ -88,9 +88,9 @@ def plan_of(options: Options) -> dict[str, str]:
 
 
 def granted(options: Options, settings: Settings, on_note: Callable[[str], None]) -> dict[str, str]:
-    """Our environment variables that a job asks for and `MINIMIZER_SCRIPT_ENV` allows; ``on_note`` names the others.
+    """Our environment variables that a job requests and `MINIMIZER_SCRIPT_ENV` allows; ``on_note`` names the others.
 
-    Our own settings are never passed on: those of a service hold its database password.
+    Our own settings are never passed on: those of a service contain its database password.
     """
     allowed = {name.strip() for name in settings.script_env.split(",")}
     environment: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""Messages of the zygote and of runs of a script: untrusted data, bounded and validated here, and never unpickled.
+"""Messages of the zygote and of runs of a script: untrusted, bounded and validated here, and never unpickled.
 
-``inside/messages.py`` has the sender's dataclass of each; the answers of trials are in ``outcome.py``.
+The sender's dataclasses are in ``inside/messages.py``; the answers of trials are in ``outcome.py``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from minimizer.vocabulary import Kind
 MAX_LINE = 64 << 20
 """Most bytes of one message from the child."""
 MAX_NODES = 20_000
-"""Most nodes of one graph, with the bodies of its higher-order operators, and most inputs and outputs: localization and
-reduction make passes over all of them."""
+"""Most nodes of one graph, with the bodies of its higher-order operators, and most inputs and outputs.
+
+Localization and reduction make passes over all of them.
+"""
 MAX_CALLS = MAX_GRAPHS = 200_000
 MAX_DIMENSIONS = 256
 """Most dimensions of a tensor; most operators take 64."""
@@ -28,10 +30,10 @@ MAX_MODULES = 64
 
 
 class Timed(Loose):
-    """A graph that Inductor compiled, called first from ``place``, and its calls on both sides in seconds.
+    """A graph compiled by Inductor, first called from ``place``, and the times of its calls on both sides in seconds.
 
-    ``turns``: pairs of calls that count. ``eager``, ``compiled``: medians. ``eager_slow``: the ninth decile of eager's calls.
-    ``compiled_fast``: the fastest compiled one.
+    ``turns``: number of counted pairs of calls. ``eager``, ``compiled``: medians. ``eager_slow``: the ninth decile of
+    eager's calls. ``compiled_fast``: the fastest compiled one.
     """
 
     graph: Count = 0
@@ -44,7 +46,7 @@ class Timed(Loose):
 
 
 class Kept(Loose):
-    """Bytes that the first call of a graph, from ``place``, keeps for its backward on both sides, but for arguments and results."""
+    """Bytes saved for backward by a graph's first call, from ``place``, on both sides, without arguments and results."""
 
     graph: Count = 0
     place: StackLine
@@ -53,7 +55,10 @@ class Kept(Loose):
 
 
 class EqualBlocks(Loose):
-    """Modules of one list (``path``, from the compiled module) that compute the same: ``count`` ``of`` all, with their ``nodes`` of the graph."""
+    """Modules of one list (``path``, from the compiled module) with equal computation.
+
+    ``count`` ``of`` all modules of the list, with their ``nodes`` of the graph.
+    """
 
     path: Name
     count: Count
@@ -62,9 +67,11 @@ class EqualBlocks(Loose):
 
 
 class Compilation(Loose):
-    """The compilation of a graph and its ``backward``, called first from ``place``, in seconds; a phase does not count those within it.
+    """The compilation of a graph and its ``backward``, first called from ``place``, in seconds; phases exclude nested
+    ones.
 
-    ``is_first``: of its function, so no recompile. ``code``: code generation, with the C++ compiler or Triton. ``nodes``: all of the graph.
+    ``is_first``: the function's first, so no recompile. ``code``: code generation, with the C++ compiler or Triton.
+    ``nodes``: all of the graph.
     """
 
     graph: Count = 0
@@ -81,7 +88,7 @@ class Compilation(Loose):
 
 
 class Changed(Loose):
-    """A setting that is not as by default; both values as source text (see ``inside/messages.py``)."""
+    """A setting with a non-default value; both values as source text (see ``inside/messages.py``)."""
 
     name: Name
     default: Name = ""
@@ -112,11 +119,11 @@ class Health(Loose):
     calls: Count = 0
     """Outermost calls of compiled code; counted in a timed run only."""
     backwards: Count | None = None
-    """Runs of autograd's engine; None but in a timed run."""
+    """Runs of autograd's engine; None except in a timed run."""
     compilations: list[Compilation] = Field(default_factory=list, max_length=100)
     kept: list[Kept] = Field(default_factory=list, max_length=100)
     seconds: Seconds = 0.0
-    """Those of the run, without our comparisons."""
+    """Seconds of the run, without our comparisons."""
 
 
 class Largest(Loose):
@@ -131,7 +138,7 @@ class Largest(Loose):
 
 
 class Excused(Loose):
-    """How often a rule looked away from something, or excused it. A rule that we do not know is dropped by `Checked`."""
+    """How often a rule skipped or excused something. `Checked` drops rules that we do not know."""
 
     rule: Name
     object: Name = ""
@@ -139,7 +146,8 @@ class Excused(Loose):
 
 
 def excused(rule: str, what: str = "", count: int = 1) -> Excused:
-    """An excuse that our side adds to those of the child; ``rule`` is a name in `EXCUSES`, written out where it is applied.
+    """An excuse that our side adds to those of the child; ``rule``: a name in `EXCUSES`, written out where it is
+    applied.
 
     Raises:
         KeyError: there is no such rule.
@@ -170,7 +178,7 @@ class Checked(Loose):
 
 
 class Phase(Loose):
-    """The phase that a process announces before it begins it; the defaults: none was announced yet."""
+    """The phase that a process announces before it begins it; by default none."""
 
     doing: Name = ""
     phase: Name = ""
@@ -196,7 +204,7 @@ class Part(Loose):
 
 
 class Failure(Loose):
-    """The failure that stopped the survey: graph, call, and what was wrong there."""
+    """The failure that stopped the survey: graph, call, and the error or difference there."""
 
     graph: int
     call: int = -1
@@ -207,7 +215,7 @@ class Failure(Loose):
     health: Health | None = None
     checked: Checked | None = None
     instance: Name = ""
-    """The path of the module instance that made the call; empty if it is not known, or is the root itself."""
+    """The path of the module instance that made the call; empty if unknown, or for the root itself."""
 
 
 class Seen(Loose):
@@ -255,7 +263,7 @@ class GraphCalls(Loose):
 
 
 class InstanceCalls(Loose):
-    """The calls of a module instance: its graphs, the number of calls compared, and of those that failed, by kind."""
+    """The calls of a module instance: its graphs, the number of compared calls, and of failed ones, by kind."""
 
     name: Name
     graphs: list[Count] = Field(default_factory=list, max_length=MAX_NODES)
@@ -265,7 +273,7 @@ class InstanceCalls(Loose):
 
 
 class Lost(Loose):
-    """The call of a graph in which the process lost its CUDA context; ``call`` None: while the graph was compiled."""
+    """The call of a graph in which the process lost its CUDA context; ``call`` None: during the graph's compilation."""
 
     graph: int
     call: int | None = None
@@ -282,7 +290,7 @@ class Finished(Loose):
 
     stopped: bool = False
     attempted: bool = True
-    """Whether Dynamo was given a frame to compile."""
+    """Whether Dynamo got a frame to compile."""
     children: int = Field(default=0, ge=0, le=10**9)
     """Number of processes that the script started."""
     exception: ExceptionInfo | None = None
@@ -301,7 +309,7 @@ class Finished(Loose):
     checks: list[dict[Text, float]] = Field(default_factory=list, max_length=100)
     lost: Lost | None = None
     instances: list[InstanceCalls] = Field(default_factory=list, max_length=2000)
-    """For a run that goes on after failing calls."""
+    """For a run that continues after failing calls."""
     modules: list[Name] = Field(default_factory=list, max_length=5000)
     """For a timed run: the modules that ran compiled, in whole or in part."""
     unsteady: Text = ""
@@ -309,16 +317,16 @@ class Finished(Loose):
     overwritten: Text = ""
     """The call that overwrote an output of an earlier one that the script still held; empty if none did."""
     written_over: Text = ""
-    """The first such call of which the output does not lie in the memory of a CUDA graph."""
+    """The first such call with an output outside of CUDA graph memory."""
     other_zeros: Text = ""
-    """The first call with a result that is right but for the sign of a zero; empty if there was none."""
+    """The first call with a result that is right except for the sign of a zero; empty if there was none."""
     behind_change: Text = ""
     """The first backward before which the script had changed an input of its call, unseen by autograd; empty if there was none."""
     draws: Text = ""
     """The first random operator that is spread otherwise by Inductor than by eager, in words; empty if none is seen to be."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
     printed: Text = ""
-    """The last line of its output, where the script ended itself with an exit status."""
+    """The last line of its output, if the script ended itself with an exit status."""
     output: Long | None = None
     """What a timed run printed; None if the run was not timed."""
 
@@ -331,7 +339,7 @@ class Held(Loose):
 
 
 class MadeCall(Loose):
-    """Source text that makes the inputs of a call: statements, then an expression for each input, by its name."""
+    """Source text for the inputs of a call: statements, then an expression per input, by its name."""
 
     statements: list[Text] = Field(default_factory=list, max_length=1000)
     values: dict[Name, Text] = Field(default_factory=dict, max_length=10_000)

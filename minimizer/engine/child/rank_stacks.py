@@ -1,4 +1,6 @@
-"""What the other ranks of a script do, from the stacks that they write every few seconds (``inside/watch/ranks.py``)."""
+"""The activity of the other ranks of a script, from stacks that they write every few seconds
+(``inside/watch/ranks.py``).
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from minimizer.inside.questions import RANK_ENDED, STACKS_EVERY
 
 MOST_BYTES = 1 << 20
 STILL = 4
-"""Dumps in a row that show the same place for a rank that waits."""
+"""Consecutive dumps that must show the same place for a waiting rank."""
 _DUMP = re.compile(r"^Timeout!$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class RankState:
-    """What a rank does. ``seconds``: how long it has been seen in that place. ``ended``: how it has ended; None if it runs."""
+    """The activity of a rank. ``seconds``: time seen in that place. ``ended``: how it ended; None if it runs."""
 
     rank: int
     chain: Stack = ()
@@ -31,9 +33,10 @@ class RankState:
     ended: str | None = None
 
     def stands(self, compiling: float) -> bool:
-        """Whether it does not get on: it has ended, waits in a collective, or compiles and has been in one place for these seconds.
+        """Whether it makes no progress: it has ended, waits in a collective, or compiles in one place for this many
+        seconds.
 
-        Its own code and compiled code may take any time, as when one rank evaluates while the others wait.
+        Its own code and compiled code may take any time, for instance if one rank evaluates while the others wait.
         """
         if self.ended is not None:
             return True
@@ -64,7 +67,7 @@ class RankState:
 def state(rank: int, text: str, age: float = 0.0) -> RankState:
     """The state that the text of a rank's dumps shows.
 
-    ``age``: seconds since it was written to. Nothing is known where it is old: what runs may hold the interpreter's lock.
+    ``age``: seconds since the last write. An old file shows nothing: the running code may hold the GIL.
     """
     *_, last = text.rstrip().rsplit("\n", 1)
     if last.startswith(RANK_ENDED):
@@ -77,7 +80,7 @@ def state(rank: int, text: str, age: float = 0.0) -> RankState:
 
 
 def _is_at(sample: Stack, last: Stack) -> bool:
-    """Whether a sample shows the same lines of the script, and the same place but for the helpers that a loop calls."""
+    """Whether a sample shows the same lines of the script and the same place, except for helpers called by a loop."""
     one, other = ([frame for frame in stack if frame.is_users] for stack in (sample, last))
     return one == other and len(last) - len(stacks.common((sample, last))) <= stacks.NEAR
 

@@ -80,7 +80,7 @@ def require_modules(
 
 
 def _how_to_show(outside: Mapping[str, Path]) -> str:
-    """What shows modules to the script that the interpreter finds outside of the sandbox: their folders, and the variable that names them."""
+    """How to make modules visible that lie outside of the sandbox: their folders, and the variable that names them."""
     folders = list(dict.fromkeys(outside.values()))
     binds = " ".join(f"--bind {shlex.quote(str(folder))}" for folder in folders)
     variable = shlex.quote(os.pathsep.join(map(str, folders)))
@@ -104,7 +104,7 @@ def _ask(script: Path, place: Place, names: Sequence[str], watch: Callable[[], N
         watch=watch,
     )
     if ran.status != 0:
-        return None  # the script will meet the same obstacle, and its own error says more
+        return None  # the script will fail in the same way, with a better message
     try:
         return _Said.model_validate_json(ran.last_line)
     except ValidationError:
@@ -112,12 +112,14 @@ def _ask(script: Path, place: Place, names: Sequence[str], watch: Callable[[], N
 
 
 def _named_in(top: Path) -> Iterator[Requirement]:
-    """The requirements in ``requirements.txt`` and ``pyproject.toml`` of a folder that hold here; what cannot be read says nothing."""
+    """The requirements in a folder's ``requirements.txt`` and ``pyproject.toml`` that apply here; unreadable ones are
+    skipped.
+    """
     for line in _text(top / "requirements.txt").splitlines():
         yield from _parsed(line.partition(" #")[0].strip())
     try:
         project = tomllib.loads(_text(top / "pyproject.toml")).get("project")
-    except (ValueError, RecursionError):  # no TOML, an integer of more digits than Python takes; nested too deeply
+    except (ValueError, RecursionError):  # no TOML; an integer with too many digits for Python; nested too deeply
         return
     dependencies = project.get("dependencies") if isinstance(project, dict) else None
     for line in dependencies if isinstance(dependencies, list) else []:
@@ -138,7 +140,7 @@ def _parsed(line: str) -> Iterator[Requirement]:
         one = Requirement(line)
         holds = one.marker is None or one.marker.evaluate()
     except (ValueError, KeyError, RecursionError):
-        return  # an option of pip's, an address, a comment; a marker that compares what has no order, or has no value here
+        return  # an option of pip's, a URL, a comment; a marker that compares what has no order, or has no value here
     if holds and len(one.name) <= MOST_NAME:  # the name becomes an argument of a command
         yield one
 
@@ -157,7 +159,7 @@ def _unmet(wanted: Mapping[str, Requirement], versions: Mapping[str, str | None]
 def _fits(specifier: SpecifierSet, version: str) -> bool:
     try:
         return specifier.contains(version, prereleases=True)
-    except ValueError:  # a distribution that does not follow PEP 440, a number of more digits than Python takes
+    except ValueError:  # a distribution that violates PEP 440, a number with too many digits for Python
         return True
 
 

@@ -1,4 +1,4 @@
-"""The throw-away folder of a job. Hostile code writes into it, so its disk use is watched and its removal is forced."""
+"""The temporary folder of a job. Hostile code writes into it, so its disk use is watched and its removal is forced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST_FREE = 1 << 30
 LEAST_FILES = 10_000
 """Files and folders (inodes) that a job must leave free on it."""
 MUCH_SPACE, MANY_FILES = 256 << 20, 10_000
-"""Bytes, and files and folders, that an ordinary job may hold: with less, it is not what has filled a disk."""
+"""Bytes, and files and folders, of an ordinary job; a job with less has not filled the disk."""
 LOOK_SECONDS = 0.2
 
 
@@ -32,7 +32,7 @@ LOCK = "lock"
 
 
 class Scratch:
-    """A new folder, removed by `remove` or, if its process is killed before, when the next one is made.
+    """A new folder, removed by `remove` or, if its process is killed first, when the next one is made.
 
     Scripts may write to folders below it, not to the folder itself.
 
@@ -59,12 +59,13 @@ class Scratch:
         self.remove()
 
     def watch(self, stop: Callable[[], None]) -> None:
-        """Check the free space, at most every `LOOK_SECONDS`; the sandbox bounds a file's size, not their number.
+        """Check the free space, at most every `LOOK_SECONDS`; the sandbox limits the size of a file, not their number.
 
         ``stop`` ends the job's processes before their files are counted.
 
-        The job is at fault if it holds at least half of what it could take when it began, and more than an ordinary job. What came free
-        meanwhile does not count: another job that has filled the disk may be ended, and removed, at the same moment.
+        The job is at fault if it holds at least half of the space that was free when it began, and more than an
+        ordinary job. Space freed meanwhile does not count: another job that filled the disk may be ended, and removed,
+        at the same moment.
 
         Raises:
             DiskExceeded: too little is free, because of what the job has written.
@@ -104,14 +105,14 @@ def _why_full(folder: Path, free: tuple[int, int], least: tuple[int, int]) -> st
 
 
 def _free(folder: Path) -> tuple[int, int]:
-    """Bytes, and files and folders, that the disk of a folder has room for."""
+    """Free bytes, and free files and folders, on the disk of a folder."""
     disk = os.statvfs(folder)
-    files = disk.f_favail if disk.f_files else sys.maxsize  # some file systems have no such bound, and say 0
+    files = disk.f_favail if disk.f_files else sys.maxsize  # some file systems have no limit, and report 0
     return shutil.disk_usage(folder).free, files
 
 
 def _used(folder: Path) -> tuple[int, int]:
-    """Bytes on the disk, and files and folders, below a folder, as far as they can be counted."""
+    """Used bytes, and files and folders, below a folder, as far as they can be counted."""
     counts = []
     for unit in ("--block-size=1", "--inodes"):
         done = subprocess.run(["du", "-sx", unit, "--", str(folder)], capture_output=True, text=True, check=False)
@@ -144,14 +145,14 @@ def _remove_abandoned(folder: Path) -> None:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 if lock.read() == socket.gethostname():
                     remove(path.parent)
-        except OSError:  # its process lives, or it is gone by now
+        except OSError:  # its process lives, or the folder is already gone
             continue
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder that a script wrote to, even if it took our permissions or nested folders a thousand deep.
+    """Remove a folder written by a script, even if permissions were removed or folders nested a thousand deep.
 
-    Uses the system's ``rm``, and ``chmod`` where that was not enough, since ``shutil.rmtree`` gives up at both.
+    Uses the system's ``rm``, and ``chmod`` if that fails, since ``shutil.rmtree`` gives up on both.
     """
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
         subprocess.run([*command, "--", str(folder)], stderr=subprocess.DEVNULL, check=False)

@@ -13,7 +13,7 @@ from minimizer.errors import ChildFailed, GraphTooLarge
 
 INT64 = 1 << 63
 STEPS = frozenset(["operator.getitem", ".view", ".permute", ".t", ".as_strided"])
-"""The operations by which one input may be a view of another, and `MAX_STEPS` how many of them."""
+"""The operations by which one input may be a view of another; `MAX_STEPS` limits their number."""
 MAX_STEPS = 3
 
 
@@ -85,7 +85,7 @@ def _step(item: Any) -> Node:
 
 
 def _context(text: Any) -> str:
-    """The text of a context of autocast.
+    """The text of an autocast context.
 
     Raises:
         ValueError: it is another text.
@@ -149,7 +149,7 @@ def _meta(item: Any) -> TensorMeta | None:
 
 
 def _sizes(items: Any) -> tuple[int, ...]:
-    """Numbers of a tensor, each as torch holds it: the product of thousands of longer ones would take hours."""
+    """Sizes or strides of a tensor, bounded as in torch: the product of thousands of longer integers would take hours."""
     sizes = tuple(int(item) for item in items[:MAX_DIMENSIONS])
     if len(items) > MAX_DIMENSIONS or not all(-INT64 <= size < INT64 for size in sizes):
         raise ValueError("a tensor has more or larger dimensions than torch has")

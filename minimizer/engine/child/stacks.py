@@ -1,4 +1,4 @@
-"""Parses Python stacks as ``faulthandler`` writes them, and finds the place where several samples agree.
+"""Parses Python stacks as written by ``faulthandler``, and finds the place where several samples agree.
 
 Samples of an endless loop differ in their innermost lines and helpers. They share the frame that holds the loop and all
 its callers: their longest common prefix, counted from the outermost frame.
@@ -21,7 +21,7 @@ _ENTRY = re.compile(
     r"torch/(_dynamo/convert_frame|_inductor/compile_fx|_functorch/(aot_autograd|_aot_autograd/\w+))\.py"
 )
 _COMPILER = re.compile(_ENTRY.pattern + "|torch/_inductor/(?!compile_worker/)")
-"""Files of the compiler, without the threads that wait for its pool of processes."""
+"""Files of the compiler, without the threads that wait for its process pool."""
 _WAITS = re.compile(
     r"(subprocess|selectors|threading|queue|concurrent/futures/\w+|multiprocessing/\w+|filelock/\w+|torch/utils/_filelock)\.py"
 )
@@ -35,7 +35,7 @@ HEAP = re.compile(
     r"^(free|malloc|realloc|calloc)\(\): |^(double free|corrupted (size|double-linked list)|munmap_chunk\(\)|malloc_consolidate\(\))"
     r"|^\*\*\* stack smashing detected"
 )
-"""What glibc says where it finds its heap, or a stack, overwritten."""
+"""Messages of glibc when it finds its heap, or a stack, overwritten."""
 _LAST_WORDS = re.compile(rf"^terminate called|^libc\+\+abi|\bAssertion .* failed|index out of bounds|{HEAP.pattern}")
 _LIBRARY = re.compile(
     r".*/(?:site-packages|dist-packages)/(.+)"
@@ -60,14 +60,14 @@ class Frame:
 
 
 MOST_WORDS = 300
-"""Characters of a process's last words that are told."""
+"""Most characters of a process's last words in a message."""
 
 Stack = tuple[Frame, ...]
 """Outermost frame first."""
 
 
 def parse(text: str) -> Stack:
-    """The stack in one dump of the thread that compiles, or else of the main one, without our own frames."""
+    """The stack of the compiling thread in one dump, or else of the main thread, without our own frames."""
     threads = [_frames(block) for block in _THREAD.split(text)[1:]]
     if not threads:
         return ()
@@ -114,7 +114,7 @@ def _shown(line: str, project: str) -> str | None:
 
 
 def is_compiling(stack: Stack) -> bool:
-    """Whether the compiler, or code that it generated, is being executed."""
+    """Whether the compiler, or code that it generated, is running."""
     return any(_COMPILER.match(frame.file) for frame in stack)
 
 
@@ -140,16 +140,16 @@ def culprit(chain: Stack) -> Frame | None:
 
 
 def collective(chain: Stack) -> str:
-    """The collective that it waits in; empty if it waits in none.
+    """The collective that it waits in; empty if none.
 
-    What saves a checkpoint, shards or packs objects runs inside of ``torch.distributed`` too, and may take any time.
+    Saving checkpoints, sharding and packing objects also run inside ``torch.distributed``, and may take any time.
     """
     inner = [frame for frame in chain if not _DISPATCH.match(frame.file)][-1:]
     return next((one.function for one in inner if _COLLECTIVES.match(one.file) and one.function[0] != "_"), "")
 
 
 def is_at_compilation(chain: Stack) -> bool:
-    """Whether something is being compiled, and not only compiled code run."""
+    """Whether a compilation is in progress, as opposed to a call of compiled code."""
     return any(_DYNAMO.match(frame.file) or (_FX.match(frame.file) and "compile" in frame.function) for frame in chain)
 
 
@@ -164,7 +164,7 @@ def agree(samples: Sequence[Stack]) -> bool:
 
 
 def is_waiting(chain: Stack) -> bool:
-    """Whether it waits for another process or thread (a C++ compiler, a cache lock), and not in the user's code."""
+    """Whether it waits for another process or thread (a C++ compiler, a cache lock), outside of the user's code."""
     named = culprit(chain)
     return bool(chain) and bool(_WAITS.match(chain[-1].file)) and not (named is not None and named.is_users)
 
@@ -177,7 +177,7 @@ def _frames(text: str) -> Stack:
 
 
 def _unescaped(path: str) -> str:
-    """A path with the letters beyond ASCII that ``faulthandler`` has escaped."""
+    """A path with ``faulthandler``'s escapes of non-ASCII letters decoded."""
 
     def letter(match: re.Match[str]) -> str:
         found = chr(int(match[0][2:], 16))
@@ -199,14 +199,14 @@ def _frame(path: str, line: str, function: str) -> Frame:
 
 
 def overwrites_memory(log: str) -> bool:
-    """Whether glibc said, as a process died, that its heap or a stack was overwritten."""
+    """Whether glibc reported an overwritten heap or stack as a process died."""
     return any(HEAP.search(line.strip()) for line in log.partition("Fatal Python error")[0].splitlines())
 
 
 def last_words(log: str) -> str:
-    """What a process wrote right before it died by a signal, such as C++'s ``what()``, in a line; empty if it wrote nothing.
+    """The last output of a process that died by a signal, such as C++'s ``what()``, in one line; empty if none.
 
-    Only what C++ and its library write counts as such: the script's own output may end in anything.
+    Only output of C++ and its library counts: the script's own output may end in anything.
     """
     lines = [line.strip() for line in log.partition("Fatal Python error")[0].splitlines() if line.strip()]
     at = next((index for index, line in enumerate(lines) if _LAST_WORDS.search(line)), len(lines))

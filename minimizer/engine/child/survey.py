@@ -1,4 +1,4 @@
-"""A run of the user's script in the child, and the requests that a held call answers."""
+"""A run of the user's script in the child, and the questions that a held call answers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from minimizer.inside.questions import CallsQuestion, ForgetQuestion, GoldenQues
 MAX_DATA = 256 << 20
 """Most bytes of a ``data.pt``, which holds the golden values that a repro needs."""
 KEPT_FILES = 64
-"""Most files of golden values that are kept. Each set of inputs of a candidate has one with all their values, weights among them: a
-reduction that asks for hundreds of sets would fill the job's disk."""
+"""Most files of golden values to keep.
+
+Each set of inputs of a candidate has one, with all values including weights: a reduction that requests hundreds of sets
+would fill the job's disk.
+"""
 
 
 class Survey:
-    """The state of a survey: exactly one of ``held``, ``finished`` and ``end`` is given."""
+    """The state of a survey: exactly one of ``held``, ``finished`` and ``end`` is set."""
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class Survey:
 
     @property
     def rule(self) -> Rule:
-        """The rule by which the end of a run that died is laid to the script, to the machine or to nobody."""
+        """The rule that attributes the end of a run that died to the script, to the machine, or to neither."""
         return rule_for(Death(self.signal, self.exit, is_by_us=self.timed_out or self.silence is not None))
 
     def program(self, level: str) -> Program:
@@ -58,7 +61,7 @@ class Survey:
     def golden(self, keys: frozenset[str]) -> Path:
         """A file, readable by trials, with the golden values of ``keys``."""
         if keys in self._files:
-            self._files[keys] = self._files.pop(keys)  # the last in their order
+            self._files[keys] = self._files.pop(keys)  # now the most recent one
         else:
             path = self._connection.place.folder("golden") / f"{self._connection.number()}.pt"
             self._connection.ask(self._task, GoldenQuestion(sorted(keys), str(path)))
@@ -66,9 +69,9 @@ class Survey:
         return self._files[keys]
 
     def trim(self) -> None:
-        """Delete the files of golden values that were asked for longest ago, beyond `KEPT_FILES`.
+        """Delete the least recently requested files of golden values, beyond `KEPT_FILES`.
 
-        To be called where no trial is about to read one.
+        Call it only if no trial is about to read one.
         """
         oldest = list(self._files)[:-KEPT_FILES]
         if oldest:
@@ -79,7 +82,7 @@ class Survey:
         """The content of a data file with golden values under new names: ``{golden key: name}``.
 
         Raises:
-            ChildFailed: they cannot be had, or exceed `MAX_DATA`.
+            ChildFailed: they are unavailable, or exceed `MAX_DATA`.
         """
         place = self._connection.place
         path = place.folder("golden") / "data.pt"

@@ -13,7 +13,7 @@ RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """The prefix that torch gives to the lines of a rank."""
 GROUP = "Exception Group Traceback (most recent call last):"
 MARGIN = re.compile(r"^ +(?:\| |\|$|\+-[-+ \d.]*$\n?)", re.MULTILINE)
-"""What stands in front of the exceptions of a group, and between them."""
+"""Matches the margin of the exceptions of a group, and the separators between them."""
 BEGIN = "Traceback (most recent call last):"
 FRAME = re.compile(r'^  File "(.+)", line (\d{1,9}), in (.+)$')
 RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
@@ -34,7 +34,7 @@ class Traceback:
 
 
 def last_traceback(output: str) -> Traceback | None:
-    """The last traceback in a process's output, of a group that of its last exception; None if there is none."""
+    """The last traceback in a process's output; for an exception group, of its last exception; None if there is none."""
     output = RANK.sub("", output)
     lines = (MARGIN.sub("", output) if GROUP in output else output).splitlines()
     begin = next((number for number in reversed(range(len(lines))) if lines[number].strip() == BEGIN), None)

@@ -1,4 +1,4 @@
-"""The program around compiled graphs, and how its two sides part, as the child sends them: untrusted and bounded.
+"""The program around compiled graphs, and how its two sides part, as sent by the child: untrusted and bounded.
 
 Written by ``inside/tasks/trace.py`` and ``inside/tasks/side_by_side.py``.
 """
@@ -12,17 +12,17 @@ from pydantic import Field, StringConstraints
 from minimizer.engine.child.bounded import Count, Line, Long, Loose, Name, Number, Text
 
 MOST_EVENTS = 100_000
-"""Most events that one trace may have, beside those that set up others."""
+"""Most events of one trace, without those that set up others."""
 MOST_VALUES = 300_000
 Identifier = Annotated[str, StringConstraints(max_length=300, pattern=r"^[A-Za-z_]\w*$")]
 Names = list[Identifier]
 
 
 class TracedInput(Loose):
-    """A tensor that an event meets first: source text for its values, else they are in the file.
+    """A tensor first used by an event: source text for its values; without it, they are in the file.
 
-    ``alike``: source text of one that differs in its values only; None for what holds no floating numbers. ``drawn``: the same with values
-    from a like range; None for what torch cannot draw.
+    ``alike``: source text of a tensor that differs in its values only; None unless it is floating-point. ``drawn``: the
+    same with random values of a similar range; None if torch cannot draw them.
     """
 
     name: Identifier
@@ -48,7 +48,7 @@ class TracedEvent(Loose):
 
 
 class TracedLook(Loose):
-    """A place at which the script reads values: behind how many events, the names of the values, and its line as of an event."""
+    """A place at which the script reads values: after how many events, the values' names, and its line as in an event."""
 
     after: Count
     values: Names = Field(default_factory=list, max_length=10_000)
@@ -56,7 +56,7 @@ class TracedLook(Loose):
 
 
 class LeftOut(Loose):
-    """What could not be noted, with the line of the script that does it; the file is empty where there is none."""
+    """An untraced action, with the script's line for it; without a line, the file is empty."""
 
     what: Text
     file: Name = ""
@@ -67,8 +67,8 @@ class LeftOut(Loose):
 class Traced(Loose):
     """The trace of a script.
 
-    ``storages``: the number of each value's storage; ``settings``: statements that set the compiler's configuration, and
-    ``opaque_settings`` the names of those whose values are objects; ``cut``: the limit at which it stopped.
+    ``storages``: the number of each value's storage; ``settings``: statements that set the compiler's configuration;
+    ``opaque_settings``: the names of those whose values are objects; ``cut``: the limit at which it stopped.
     """
 
     inputs: list[TracedInput] = Field(default_factory=list, max_length=MOST_EVENTS)
@@ -83,12 +83,13 @@ class Traced(Loose):
 
 
 class Parting(Loose):
-    """An event at which eager and compiled part, and how: by a value, or by an error that only one side raises.
+    """An event at which eager and compiled part: by a value, or by an error that only one side raises.
 
-    ``own``: it is wrong on eager's own inputs; else it carries on what an earlier event has left. ``sort``: that of the difference, as
-    the comparator names it (``what`` in `inside/referee/compare.py`). ``error``: the distance of the compiled value from eager's relative
-    to that, in the norm. ``overwrites``: the value is the result of an earlier call, which this event has written over. ``zeros_of``: the
-    call of a graph that gave a zero another sign, of which the value depends.
+    ``own``: it is wrong on eager's own inputs; else it propagates the difference of an earlier event. ``sort``: the
+    type of the difference, as named by the comparator (``what`` in `inside/referee/compare.py`). ``error``: the
+    distance of the compiled value from eager's relative to that, in the norm. ``overwrites``: the value is the result
+    of an earlier call, which this event has overwritten. ``zeros_of``: the call of a graph that flipped the sign of a
+    zero on which the value depends.
     """
 
     event: Count
@@ -103,12 +104,14 @@ class Parting(Loose):
 
     @property
     def is_of_reading(self) -> bool:
-        """Whether each call is right, and what is wrong is read outside of them: an overwritten result, or the sign of a zero."""
+        """Whether each call is right, and the fault is in what is read afterwards: an overwritten result, or the sign
+        of a zero.
+        """
         return self.overwrites or self.zeros_of is not None
 
     @property
     def is_of_values(self) -> bool:
-        """Whether a value is wrong by the referee, on eager's own inputs: no error, and no difference that was carried on."""
+        """Whether the referee finds a value wrong on eager's own inputs: no error, and no propagated difference."""
         return self.own and bool(self.rule)
 
 
@@ -121,10 +124,10 @@ class Distance(Loose):
 
 
 class Sides(Loose):
-    """A program that was run side by side. ``first``: where the two part first; ``ran``: events run.
+    """A program run side by side. ``first``: the first parting; ``ran``: the number of events run.
 
-    ``checked``: where they part first of the events that a failing check reads, if that is another one. ``stopped``: why no more were run,
-    or what could not be compared.
+    ``checked``: the first parting among the events that a failing check reads, if another one. ``stopped``: why no more
+    events were run, or what could not be compared.
     """
 
     first: Parting | None = None

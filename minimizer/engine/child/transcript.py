@@ -1,4 +1,4 @@
-"""Collects the messages of a trial and turns them into its outcomes; every message is validated and bounded."""
+"""Collects the messages of a trial and converts them to its outcomes; every message is validated and bounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minimizer.engine.child.wire import Message
 
 MAX_OUTCOMES = 1000
 MAX_BYTES = 256 << 20
-"""Bytes that a trial may have sent when an answer of its counts; later answers are dropped."""
+"""Most bytes sent by a trial for an answer to count; later answers are dropped."""
 MAX_PARTS = 10_000
 """Most parts of the compiler that one trial may name."""
 MAX_NAME = 500
@@ -51,7 +51,7 @@ class Transcript:
             self._begun[name] = True
 
     def outcomes(self, message: Message, silence: Silence | None = None) -> list[Outcome]:
-        """The outcomes of a trial that has ended; if it died or took too long, the last one is that, in its last phase.
+        """The outcomes of an ended trial; if it died or timed out, the last one is that end, in its last phase.
 
         Args:
             message: an `End`.
@@ -77,5 +77,5 @@ class Transcript:
         last = {"ending": ending, "signal": end.signal if ending is Ending.CRASH else None, "phase": self.phase}
         dump = silence.dump if hangs and silence is not None else end.stacks
         places = [frame.place for frame in silence.chain] if hangs and silence is not None else []
-        parts = self._parts | self._begun  # it has died or hung in these
+        parts = self._parts | self._begun  # it died or hung in the begun ones
         return [*outcomes, Outcome.model_validate({**last, **facts, "places": places, "parts": parts, "stacks": dump})]

@@ -1,9 +1,10 @@
-"""Whose fault it is that a process died, came late or said nothing: each rule of the engine, in one ordered table.
+"""Attributes the death, lateness or silence of a process: every rule of the engine, in one ordered table.
 
-What has run a process tells how it ended (`Death`) and asks `rule_for`, whose first rule that holds says whose fault that is, whether to ask
-again before it counts, and how. What is laid to the machine never counts as the failure of a script: who cannot ask again raises
-`WorkerTrouble`, or takes the answer for none (``lost``). Whether a job's own files have filled the disk is told in `child.scratch_disk`, and
-whether its processes have filled the memory in `sandbox`, which measure that.
+Whoever ran the process describes its end (`Death`) and calls `rule_for`. The first rule that holds says who is at
+fault, whether to retry before the end counts, and how. An end attributed to the machine never counts as a failure of
+the script: a caller that cannot retry raises `WorkerTrouble`, or discards the answer (``lost``). Whether a job's own
+files filled the disk is decided in `child.scratch_disk`, and whether its processes filled the memory in `sandbox`:
+those measure it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 OUT_OF_MEMORY, CONTEXT_LOST = "out_of_memory", "context_lost"
-"""What an exception says of a GPU (``inside/failures.py``)."""
+"""The GPU states of an exception (``inside/failures.py``)."""
 DIED = 128
-"""A shell and the sandbox tell a death by signal n as exit status `DIED` + n."""
+"""Offset of a signal in the exit status of a shell or the sandbox: `DIED` + n for signal n."""
 OWN_CODE = 70
 """Exit status of a child whose own code, not the script, raised (``inside/wire.py``)."""
 
@@ -35,11 +36,11 @@ BROKEN = re.compile(
 )
 """Messages of a broken or exhausted machine, in any exception."""
 STARVED = re.compile(r"out of memory|can't allocate memory|MemoryError")
-"""Messages of a run that ran out of memory. An exception of a trial that says so may be due to the program: it is compared with eager's."""
+"""Messages of a run that ran out of memory. In a trial, the program may be the cause: it is compared with eager."""
 
 
 class Fault(Enum):
-    """Whose fault an end is."""
+    """Who is at fault for an end."""
 
     SCRIPT = "the program that was run: a failure like others"
     MACHINE = "memory, disk, GPU, or who kills processes there: it says nothing of the program"
@@ -47,7 +48,7 @@ class Fault(Enum):
 
 
 class Again(Enum):
-    """How to ask once more before an end counts."""
+    """How to retry before an end counts."""
 
     NOT = "it counts as it is"
     SAME = "as before"
@@ -57,12 +58,13 @@ class Again(Enum):
 
 @dataclass(frozen=True)
 class Death:
-    """How a process ended, as far as it is known.
+    """How a process ended, as far as known.
 
-    ``signal``: that it died by. ``status``: its exit status, if it had one. ``said``: what it said of its end: an exception's message, or the
-    last of its output. ``gpu``: `OUT_OF_MEMORY`, `CONTEXT_LOST` or empty. ``is_by_us``: ended at its limit, by its watchdog, or with its job.
-    ``is_silent``: it ended without an answer, and not by a signal. ``is_late``: it has not ended, and should have. ``is_crowded``: the machine
-    has more to do than it has cores. ``is_run``: ``said`` is all the error output of a run of a script.
+    ``signal``: the fatal signal. ``status``: the exit status, if any. ``said``: its last words: an exception's message,
+    or the end of its output. ``gpu``: `OUT_OF_MEMORY`, `CONTEXT_LOST` or empty. ``is_by_us``: killed at its limit, by
+    its watchdog, or with its job. ``is_silent``: ended without an answer, and not by a signal. ``is_late``: overdue,
+    and still running. ``is_crowded``: the machine has more runnable processes than cores. ``is_run``: ``said`` is the
+    whole error output of a run of a script.
     """
 
     signal: int | None = None
@@ -77,14 +79,14 @@ class Death:
 
     @classmethod
     def by_status(cls, status: int | None, said: str = "", *, is_by_us: bool = False, is_run: bool = False) -> Death:
-        """The end of a process of its own; a status of None is one that was stopped."""
+        """The end of a separate process; a status of None means it was stopped."""
         is_by_us = is_by_us or status is None
         return cls(signal_of(status), status, said, is_by_us=is_by_us, is_run=is_run)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: what it is called, whom an end is laid to where it ``holds``, how to ask again, and why."""
+    """A rule: its name, its condition ``holds``, who is at fault, how to retry, and why."""
 
     name: str
     holds: Callable[[Death], bool]
@@ -165,12 +167,12 @@ KILLED_EACH_TIME = "was killed with SIGKILL each time: by the kernel for want of
 
 
 def rule_for(death: Death) -> Rule:
-    """The rule by which an end is laid to somebody: the first of `RULES` that holds."""
+    """The first of `RULES` that holds for an end."""
     return next(rule for rule in RULES if rule.holds(death))
 
 
 def signal_of(status: int | None) -> int | None:
-    """The signal that an exit status tells of, or None: that of a process itself, or of a sandbox around it."""
+    """The signal behind an exit status, of the process itself or as reported by a sandbox around it; else None."""
     if status is None or 0 <= status <= DIED:
         return None
     return -status if status < 0 else status - DIED

@@ -1,4 +1,4 @@
-"""Reads files that hostile code has written, without following links and within bounds."""
+"""Reads files written by hostile code, without following links and within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches a job's memory, disk use and time from a thread of its own, and ends its processes if they take too much."""
+"""Watches a job's memory, disk use and time in a separate thread, and kills its processes if they exceed a limit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from minimizer.sandbox import Sandbox
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.2
-"""Seconds between two looks: a disk writes some hundred MiB in that time, less than a job must leave free."""
+"""Seconds between two checks: a disk writes some hundred MiB in that time, less than a job must leave free."""
 
 
 class Warden:
-    """A thread that looks every `LOOK_SECONDS`, from the beginning of the block to its end.
+    """A thread that checks every `LOOK_SECONDS`, from the beginning of the block to its end.
 
-    The job's next call of `watch` raises what it found. ``over``: what ends a job whose budget is over, None before that.
+    The job's next call of `watch` raises what the thread found. ``over``: the exception for a job past its budget, None
+    before that.
     """
 
     def __init__(
@@ -43,11 +44,11 @@ class Warden:
         self._thread.join()
 
     def watch(self) -> None:
-        """Look now.
+        """Check now.
 
         Raises:
-            BudgetExceeded, MemoryExceeded, DiskExceeded: the job takes too much, or took too much before.
-            WorkerTrouble: the disk or the memory is full, and not by the job; or it could not be looked.
+            BudgetExceeded, MemoryExceeded, DiskExceeded: the job exceeds a limit, or did so before.
+            WorkerTrouble: the disk or the memory is full, and not because of the job; or the check failed.
         """
         with self._looking:
             if self._found is None:
@@ -70,7 +71,7 @@ class Warden:
                 raise over
         except MinimizerError as error:
             self._found = error
-        except Exception as error:  # a job that nobody watches must not go on
+        except Exception as error:  # an unwatched job must not go on
             log.exception("the watch over a job's memory and disk failed")
             self._sandbox.end()
             self._found = WorkerTrouble(f"the watch over the job's memory and disk failed: {error!r}")

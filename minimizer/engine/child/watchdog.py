@@ -1,9 +1,9 @@
-"""Tells a hang from a slow task, by the phase that the task announced last and by samples of its stacks.
+"""Distinguishes a hang from a slow task, by the task's last announced phase and samples of its stacks.
 
 A task announces each phase before it begins. Once a phase lasts longer than eager's time explains, the stacks are
 sampled from outside. Samples that show the same place are a hang. A task seen in different places is at work: it gets
-`SLOW_FACTOR` times the limit before it is called slow, which is not a hang. If it stops moving later, it must stay in
-that place for the whole limit to count as a hang. A task that waits for a C++ compiler has as long as one at work.
+`SLOW_FACTOR` times the limit before it counts as slow, which is not a hang. If it stops moving later, it must stay in
+that place for the whole limit to count as a hang. A task that waits for a C++ compiler gets as long as one at work.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from minimizer.engine.child.stacks import Stack
 EAGER_FACTOR = 20.0
 """Multiple of eager's time that compiling or running a graph may take before its stack is sampled."""
 SLOW_FACTOR = 6.0
-"""Multiple of that limit for a task that is seen at work."""
+"""Multiple of that limit for a task seen at work."""
 SAMPLES = 4
 """Number of consecutive samples that must show the same place."""
 GRACE = 10.0
 """Seconds between asking a script to stop at the end of its share of the budget, asking again, and killing it."""
 CROWDED = 1.5
-"""Runnable processes per core above which times say more of the machine's load than of the task."""
+"""Runnable processes per core above which times reflect the machine's load more than the task."""
 _COMPILED = ("compile", "run", "compiled", "backward")
 _MAX_SAMPLES = 1000
 
 
 class Action(Enum):
-    """The action that the watchdog asks for."""
+    """The action that the watchdog requests."""
 
     SAMPLE = "sample"
     """Ask for the stack."""
     STOP = "stop"
-    """Ask the script to stop and to report what was found: enough was compared, or its time is over."""
+    """Ask the script to stop and to report its findings: enough was compared, or its time is over."""
     KILL = "kill"
 
 
@@ -70,9 +70,9 @@ class Limits:
 class Silence:
     """The observation of a task that announced nothing for ``seconds``; ``chain``: the frames that its samples share.
 
-    ``hangs``: the samples show the same place; otherwise it was at work, but too slow. ``stayed``: seconds it was seen
-    in that place, if it was elsewhere before; else None. ``out_of_time``: neither, it was killed at the end of its
-    share of the budget.
+    ``hangs``: the samples show the same place; otherwise it was at work, but too slow. ``stayed``: seconds seen in that
+    place, if it was elsewhere before; else None. ``out_of_time``: neither; it was killed at the end of its share of the
+    budget.
     """
 
     chain: Stack
@@ -83,11 +83,11 @@ class Silence:
     dump: str = ""
     """The latest dump of the stacks of all threads."""
     others: Sequence[RankState] = ()
-    """What the other ranks did then."""
+    """The activity of the other ranks at that time."""
 
     @property
     def where(self) -> str:
-        """The place, by a name that is equal in all processes; empty if it is not known."""
+        """The place, by a name that is equal in all processes; empty if unknown."""
         named = stacks.culprit(self.chain)
         return named.place if named is not None else ""
 
@@ -105,11 +105,11 @@ class Silence:
 
     @property
     def is_among_ranks(self) -> bool:
-        """Whether it waits in a collective, where other ranks may be the reason."""
+        """Whether it waits in a collective, so that other ranks may be the cause."""
         return bool(self.others and stacks.collective(self.chain))
 
     def of_ranks(self, own: int) -> str:
-        """What each rank did, in words; ``own``: the number of the one that was watched."""
+        """The activity of each rank, in words; ``own``: the number of the watched one."""
         chain = self.chain
         if not any(frame.is_users for frame in chain):  # our own frames may lie between it and the script
             chain = (*stacks.users(self.dump)[-1:], *chain)
@@ -118,7 +118,7 @@ class Silence:
 
 
 def crowding() -> float:
-    """Runnable processes per core of this machine, at least 1: the factor by which its load may slow a task down."""
+    """Runnable processes per core of this machine, at least 1: the possible slowdown of a task by its load."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
@@ -133,7 +133,7 @@ class Watchdog:
         crowd: Callable[[], float] = crowding,
         others: Callable[[], Sequence[RankState]] = tuple,
     ) -> None:
-        """``others``: what the other ranks of the script do."""
+        """``others``: the activity of the other ranks of the script."""
         self.limits, self._clock, self._crowd, self._others = limits, clock, crowd, others
         self._started = self._since = self._sampled = clock()
         self._phase = Phase()
@@ -191,7 +191,7 @@ class Watchdog:
 
     @property
     def phase(self) -> Phase:
-        """The phase that the task announced last."""
+        """The last phase that the task announced."""
         return self._phase
 
     @property
@@ -200,7 +200,7 @@ class Watchdog:
 
     @property
     def _is_own_code(self) -> bool:
-        """Whether it is in the script's own code; a run in eager with ranks announces nothing."""
+        """Whether it runs the script's own code; an eager run with ranks announces nothing."""
         return self._doing == "script" or (not self._doing and self.limits.waits < float("inf"))
 
     @property
@@ -221,9 +221,9 @@ class Watchdog:
         return started if self._doing in ("script", "") else started - self.limits.floor
 
     def _is_to_be_asked(self, now: float) -> bool:
-        """Whether to ask the task to stop as its share of the budget is over: once, and again after `GRACE` seconds.
+        """Whether to ask the task to stop at the end of its share of the budget: once, and again after `GRACE` seconds.
 
-        A task that has announced nothing yet has no handler for the signal, and would die of it.
+        A task that has announced nothing yet has no handler for the signal, which would kill it.
         """
         if not self._doing:
             return False

@@ -15,10 +15,13 @@ from typing import Any
 from minimizer.engine.budget.patience import CHILD_WRITE_SECONDS
 
 MAX_WAITING = 256 << 20
-"""Most bytes of one task's messages that wait to be taken."""
+"""Most bytes of one task's unread messages."""
 MOST_CONTAINERS = 4 << 20
-"""Most lists and objects of one message: nothing else runs while they are made, about a microsecond for each, of 64 bytes. The largest
-graph that is taken has half a million."""
+"""Most lists and objects of one message.
+
+Nothing else runs while they are made, about a microsecond and 64 bytes each. The largest accepted graph has half a
+million.
+"""
 NOTHING_MORE = b"\n"
 
 Message = dict[str, Any]
