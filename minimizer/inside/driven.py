@@ -1,7 +1,7 @@
-"""Drives a script that serves until somebody ends it: waits until it is ready, runs a command beside it, and ends it.
+"""Drives a script that serves until it is stopped: waits until it is ready, runs a command against it, and ends it.
 
-The plan is in the environment, so that every run of the script follows it. This file is also a launcher, which needs nothing of ours:
-``python driven.py FILE ARGS`` runs a file as ``python FILE ARGS`` would.
+The plan is in the environment, so that every run of the script follows it. This file is also a launcher without other
+imports of ours: ``python driven.py FILE ARGS`` runs a file as ``python FILE ARGS`` would.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import time
 from collections.abc import Callable
 
 READY, DRIVE = "MINIMIZER_READY", "MINIMIZER_DRIVE"
-"""Variables: a port, or text of the script's output, by which it is ready; the shell command that is run then, if any."""
+"""Variables: a port, or text of the script's output, that shows readiness; the shell command to run then, if any."""
 READY_SECONDS = 300.0
 """Time for a script to become ready: it may have models to load and to compile."""
 POLL_SECONDS = 0.1
 ATTEMPTS, AGAIN_SECONDS = 5, 5.0
-"""How often a script that goes on is ended, and the time between: some catch everything, and some take a while to end well."""
+"""How often a script that keeps running is ended, and the time between: some catch every exception, some shut down
+slowly.
+"""
 END = signal.SIGRTMIN + 7
 """The signal to our own main thread that ends the script there."""
 LISTENING = "0A"
@@ -39,9 +41,9 @@ class DriveFailed(Exception):
 
 
 def begin() -> Callable[[], None]:
-    """Follow the plan from now on, if there is one; what is returned stops that, and is called behind the script's end.
+    """Start to follow the plan, if there is one; returns a callback that stops it, for the end of the script.
 
-    It is called in the main thread, before the script begins. `Over` or `DriveFailed` is raised there when the plan is done.
+    Call it in the main thread, before the script begins. `Over` or `DriveFailed` is raised there when the plan is done.
     """
     ready = os.environ.get(READY)
     if ready is None:
@@ -100,11 +102,11 @@ class _Plan:
         return ""
 
     def _drive(self) -> str:
-        """Run the command; what is wrong with its end, if anything."""
+        """Run the command; returns what is wrong with its end, or an empty text."""
         if self._command is None or self._stopped.is_set():
             return ""
         environment = {name: value for name, value in os.environ.items() if name not in (READY, DRIVE)}
-        # What it prints is no part of what the script prints.
+        # The command's output is not the script's.
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", self._command], stdout=2, env=environment, start_new_session=True
         )
@@ -113,14 +115,14 @@ class _Plan:
 
 
 class _Output:
-    """Standard output and error by their descriptors, copied on to where they went, while a text is looked for in each of them."""
+    """Standard output and error by their descriptors, forwarded to their destinations and searched for a text."""
 
     def __init__(self, text: bytes) -> None:
         self._text, self._seen = text, threading.Event()
         self._kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
         self._copies = [self._copied(descriptor) for descriptor in self._kept]
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(AttributeError):  # one of somebody's own
+            with contextlib.suppress(AttributeError):  # replaced by an object of the script's
                 stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
     def has_it(self) -> bool:
@@ -128,12 +130,12 @@ class _Output:
 
     def give_back(self) -> None:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # closed, or one of the script's own
+            with contextlib.suppress(Exception):  # closed, or replaced by the script
                 stream.flush()
         for descriptor, kept in self._kept.items():
             os.dup2(kept, descriptor)
         for copy in self._copies:
-            copy.join(AGAIN_SECONDS)  # a process that the script has left behind may still hold the other end
+            copy.join(AGAIN_SECONDS)  # an orphan process of the script may still hold the other end
 
     def _copied(self, descriptor: int) -> threading.Thread:
         source, target = os.pipe()
@@ -155,7 +157,7 @@ class _Output:
 
 
 def listens(port: int) -> bool:
-    """Whether a process of this network namespace listens at a TCP port: to connect would be a request of ours."""
+    """Whether a process of this network namespace listens at a TCP port; a connection would count as a request to it."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(FileNotFoundError), open(table) as file:
             for line in list(file)[1:]:

@@ -14,19 +14,22 @@ from typing import Any
 from .stack import stack_of
 
 MAX_MESSAGE = 4000
-"""Characters of a message that are kept, to bound what goes over the pipe."""
+"""Characters of a message to keep, to limit the traffic over the pipe."""
 CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
-"""Exceptions that Dynamo raises for its own control flow; not failures."""
+"""Exceptions of Dynamo's own control flow; not failures."""
 MAX_CHAIN = 100
-"""Most exceptions that are followed from one to the next."""
+"""Most exceptions in a followed chain."""
 COMPILER_EXCEPTIONS = {"torch._dynamo.exc", "torch._inductor.exc"}
-"""Modules whose exception types are raised by the compiler only."""
+"""Modules whose exception types only the compiler raises."""
 TRANSLATION, FAKE_KERNELS, ASSERTION = "torch/_dynamo/convert_frame.py", "torch/_subclasses/", "torch/__init__.py"
-"""Where Dynamo translates, where operators run on fake tensors meanwhile, and where `torch._assert` raises."""
+"""Dynamo's translation, the operators that it runs on fake tensors, and the place where `torch._assert` raises."""
 OUT_OF_MEMORY = re.compile(
     r"(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
 )
-"""Out-of-memory messages of PyTorch, Triton and CUDA's libraries. Triton's ``OutOfResources`` is not one: it is a limit of one kernel."""
+"""Out-of-memory messages of PyTorch, Triton and CUDA's libraries.
+
+Triton's ``OutOfResources`` is not one: it is a limit of one kernel.
+"""
 LOST = "context_lost"
 CONTEXT_LOST = re.compile(
     r"illegal memory access was encountered|device-side assert|misaligned address|unspecified launch failure"
@@ -38,7 +41,7 @@ CONTEXT_LOST = re.compile(
 
 @dataclass
 class ExceptionInfo:
-    """An exception and the one at its root."""
+    """An exception and its root cause."""
 
     type: str
     message: str
@@ -57,7 +60,8 @@ class ExceptionInfo:
 
 
 def describe(error: BaseException) -> ExceptionInfo:
-    """Type, message and raising frames of an exception and of its root cause, and the whole stack.
+    """The description of an exception and its root cause: type, message and raising frames of both, and the whole
+    stack.
 
     Compilers wrap an error several times (``BackendCompilerFailed``, ``InductorError``, ``LoweringException``);
     engineers look for the root cause.
@@ -75,7 +79,9 @@ def describe(error: BaseException) -> ExceptionInfo:
 
 
 def device_error(error: BaseException) -> str:
-    """The GPU's state by an exception: ``out_of_memory``, `LOST` (the process can no longer use CUDA), or empty for neither."""
+    """The GPU's state after an exception: ``out_of_memory``, `LOST` (CUDA is unusable in this process), or empty for
+    neither.
+    """
     said = f"{error}\n{innermost(error)}"
     if CONTEXT_LOST.search(said):
         return LOST
@@ -84,17 +90,17 @@ def device_error(error: BaseException) -> str:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Follow ``inner_exception``, ``__cause__`` and groups to the first exception that was raised.
+    """Follow ``inner_exception``, ``__cause__`` and groups to the exception that was raised first.
 
-    The exception that was being handled counts as well where it says more: for a SystemExit, and for what a handler raises in the
-    place of an error of the compiler's. A ``CalledProcessError`` is not followed: the exception that wraps it quotes the C++
-    compiler's errors.
+    The handled exception (``__context__``) counts too where it says more: for a SystemExit, and if a handler of a
+    compiler error raises another exception. A ``CalledProcessError`` is not followed: the exception that wraps it
+    quotes the C++ compiler's errors.
     """
     return _chain(error)[-1]
 
 
 def _chain(error: BaseException, above: frozenset[int] = frozenset()) -> list[BaseException]:
-    """The exception, the one that it wraps or replaces, and so on; ``above``: ids of those that led here."""
+    """The exception, the one that it wraps or replaces, and so on; ``above``: ids of the outer ones."""
     above |= {id(error)}
     wrapped = _wrapped(error)
     inner = error.__context__ if wrapped is None else wrapped
@@ -111,7 +117,7 @@ def _chain(error: BaseException, above: frozenset[int] = frozenset()) -> list[Ba
 
 
 def _wrapped(error: BaseException) -> BaseException | None:
-    """The exception that this one has in it, or was raised from; of a group one of the compiler's, or its only one."""
+    """The exception inside this one, or its cause; for a group, a compiler error in it, or its only exception."""
     inner = getattr(error, "inner_exception", None) or error.__cause__
     if inner is None and (grouped := _grouped(error)):
         compilers = [one for one in grouped if raised_while_compiling(one)]
@@ -126,7 +132,7 @@ def _grouped(error: BaseException) -> Sequence[BaseException]:
 
 
 def _replaces(error: BaseException, handled: Sequence[BaseException]) -> bool:
-    """Whether the very frame that caught an error of the compiler's has raised this one, and nothing that its handler called."""
+    """Whether this was raised by the very frame that caught a compiler error, rather than by a callee of its handler."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     caught = handled[0].__traceback__
     is_there = bool(frames) and caught is not None and frames[-1] is caught.tb_frame
@@ -134,7 +140,9 @@ def _replaces(error: BaseException, handled: Sequence[BaseException]) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    """The message of an exception; for C++ compile errors only the error lines, which pages of warnings precede."""
+    """The message of an exception; for C++ compile errors only the error lines, without the pages of warnings before
+    them.
+    """
     text = str(error)
     if "C++ compile error" in text:
         errors = [line.strip() for line in text.splitlines() if re.search(r"\berror: |out of memory", line)]
@@ -148,7 +156,10 @@ def _name(error: BaseException) -> str:
 
 
 def _frames(error: BaseException) -> list[list[str]]:
-    """The last frames as [file below site-packages, function, line text], innermost last; no line numbers, which drift between versions."""
+    """The last frames as [file below site-packages, function, line text], innermost last.
+
+    Without line numbers, which change between versions.
+    """
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     return [[_short(frame.filename), frame.name, (frame.line or "")[:200]] for frame in frames]
 
@@ -161,13 +172,14 @@ def _short(path: str) -> str:
 def raised_while_compiling(error: BaseException) -> bool:
     """Whether an exception was raised while Dynamo or a backend compiled, and not by running compiled code.
 
-    Dynamo removes its own frames from tracebacks (``ShortenTraceback``), so exception types are checked as well as frames.
+    Dynamo removes its own frames from tracebacks (``ShortenTraceback``), so exception types are checked as well as
+    frames.
     """
     seen: set[int] = set()
     pending = [error]
     while pending:
         current = pending.pop()
-        if id(current) in seen:  # a group may hold one whose handler has raised the group
+        if id(current) in seen:  # a group may contain an exception whose handler raised the group
             continue
         if _is_of_compiler(current):
             return True
@@ -186,9 +198,9 @@ def _is_of_compiler(error: BaseException) -> bool:
 
 
 def raised_by_dynamo(error: BaseException) -> bool:
-    """Whether Dynamo's own code raised an exception, of whatever type, while it translated a function or made its guards.
+    """Whether Dynamo's own code raised an exception, of any type, during translation or guard creation.
 
-    An ``IndexError`` of an operator that runs on fake tensors, and an assertion of `torch._assert`, come through it as they are: eager
+    An ``IndexError`` of an operator on fake tensors, and an assertion of `torch._assert`, pass through unchanged: eager
     raises the same.
     """
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]

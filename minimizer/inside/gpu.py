@@ -1,7 +1,7 @@
 """Whether this process can use a GPU, decided by torch's build, device files and environment variables alone.
 
-torch is not asked: without NVML it counts devices through the CUDA runtime, also where there are none, and no process that is forked
-after that can use CUDA.
+torch is not asked: without NVML it counts devices through the CUDA runtime, even if there are none, and then no forked
+process can use CUDA.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from typing import Any
 
 DEV = "/dev"
 NVIDIA = (("nvidiactl", "nvidia[0-9]*"), ("dxg",), ("nvhost-gpu",), ("nvgpu/igpu*",))
-"""Device files of which CUDA needs one group: those of cards, of WSL, and of Tegra's own GPU. A driver that found no card has a
-``nvidiactl`` only, and a container may have none of them."""
+"""Groups of device files; CUDA needs one group.
+
+Those of cards, of WSL, and of Tegra's own GPU. A driver that found no card has only a ``nvidiactl``, and a container
+may have none of them.
+"""
 ROCM = (("kfd", "dri/renderD*"), ("dxg",))
 XPU = (("dri/renderD*",), ("dxg",))
 CUDA_HIDES = ("CUDA_VISIBLE_DEVICES",)
@@ -26,7 +29,9 @@ BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 def runtime() -> Any:
-    """``torch.cuda`` in builds for CUDA and ROCm, ``torch.xpu`` in those for XPU; None in a build for the CPU, or before torch."""
+    """``torch.cuda`` in builds for CUDA and ROCm, ``torch.xpu`` in those for XPU; None in a CPU build, or before torch
+    is imported.
+    """
     torch: Any = sys.modules.get("torch")
     version = getattr(torch, "version", None)
     if getattr(version, "cuda", None) or getattr(version, "hip", None):
@@ -36,7 +41,7 @@ def runtime() -> Any:
 
 @functools.cache
 def has_gpu() -> bool:
-    """Whether torch, which is imported, may find a GPU here."""
+    """Whether the imported torch may find a GPU here."""
     version: Any = sys.modules["torch"].version
     if getattr(version, "hip", None):
         return _is_there(ROCM) and not any(map(_hides_all, ROCM_HIDES))
@@ -61,10 +66,11 @@ def _hides_all(variable: str) -> bool:
 
 @contextlib.contextmanager
 def counted_without_runtime() -> Iterator[None]:
-    """Makes ``torch.cuda.device_count()`` and ``is_available()`` of an imported torch do without the runtime for the body.
+    """Keep ``device_count()`` and ``is_available()`` of an imported ``torch.cuda`` off the CUDA runtime inside the
+    block.
 
-    They ask the driver's library for its devices; where there is no GPU, nothing, and where the library does not answer (Tegra, a
-    library of another version than the driver), they say 1.
+    They ask the driver's library for its devices, or nothing without a GPU; if the library does not answer (Tegra, a
+    library of another version than the driver), they return 1.
     """
     cuda: Any = sys.modules["torch"].cuda
     before = {name: vars(cuda)[name] for name in ("_device_count_nvml", "_device_count_amdsmi") if name in vars(cuda)}
@@ -86,7 +92,7 @@ def _count(ask: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def asking_the_driver() -> Iterator[None]:
-    """Makes ``torch.cuda.is_available()`` ask the driver's library, NVML, for the body, and not the runtime."""
+    """Make ``torch.cuda.is_available()`` ask the driver's library, NVML, instead of the runtime inside the block."""
     before = os.environ.get(BY_NVML)
     os.environ[BY_NVML] = "1"
     try:

@@ -1,7 +1,7 @@
 """Finds a script's missing imports before the script is run.
 
-A separate program: ``python imports.py SCRIPT [DISTRIBUTION...]`` prints a JSON object. The script is not executed; its text is
-parsed, and that of the modules in its folder that it imports.
+A separate program: ``python imports.py SCRIPT [DISTRIBUTION...]`` prints a JSON object. It does not execute the script,
+but parses its text and that of the modules in its folder that it imports.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import sys
 from importlib.machinery import all_suffixes
 
 MOST_FILES, MOST_BYTES = 500, 8 << 20
-"""Files, and bytes of all together, that are parsed at most, to bound the time before the script runs."""
+"""Most files, and total bytes, to parse, to bound the time before the script runs."""
 PATHS = {"path", "modules", "meta_path", "path_hooks"}
 """Attributes of ``sys`` through which a script can change how modules are found."""
 
 
 def scan(script: str) -> list[tuple[str, str, int, bool]]:
-    """The modules that a script imports and that cannot be found: name, importing file, line, and whether the import certainly fails.
+    """The missing modules that a script imports: name, importing file, line, and whether the import certainly fails.
 
-    An import certainly fails if it runs unconditionally at module level, before any statement that may change which modules can be
-    found, and no file changes the import system.
+    An import certainly fails if it runs unconditionally at module level, before any statement that may change which
+    modules can be found, and no file changes the import system.
     """
     folder = os.path.dirname(os.path.abspath(script))
     missing: dict[str, tuple[str, int, bool]] = {}
@@ -55,7 +55,7 @@ def scan(script: str) -> list[tuple[str, str, int, bool]]:
 
 
 def versions(names: list[str]) -> dict[str, str | None]:
-    """The installed versions of distributions; None for one that is not installed."""
+    """The installed versions of distributions; None for a missing one."""
     found: dict[str, str | None] = {}
     for name in names:
         try:
@@ -88,7 +88,7 @@ def _imported(tree: ast.Module, file: str, folder: str) -> list[tuple[str, int, 
 
 
 def _acts(node: ast.stmt) -> bool:
-    """Whether a statement may make a module available, since it makes a call for its side effect."""
+    """Whether a statement may make a module available, since it calls something for its side effect."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return False
     return any(isinstance(one, ast.Expr) and not isinstance(one.value, ast.Constant) for one in ast.walk(node))
@@ -105,7 +105,9 @@ def _files_of(name: str, folder: str) -> list[str]:
 
 
 def _is_beside(top: str, folder: str) -> bool:
-    """Whether the script's folder has a module of this name in any form: a package, or what this interpreter imports by its suffix."""
+    """Whether the script's folder has a module of this name in any form: a package, or a file with an importable
+    suffix.
+    """
     path = os.path.join(folder, top)
     return os.path.isdir(path) or any(os.path.isfile(path + suffix) for suffix in all_suffixes())
 

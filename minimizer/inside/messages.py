@@ -1,7 +1,7 @@
-"""Messages of script runs and of the zygote, as they go over the pipe.
+"""Messages of script runs and of the zygote, in the form sent over the pipe.
 
-The torch-free side has a model of the same name for each in ``engine/child/protocol.py``, and a test compares the two. The answer of
-a trial is in ``outcome.py`` on both sides.
+``engine/child/protocol.py`` on the torch-free side has a model of the same name for each, and a test compares them. The
+answer of a trial is in ``outcome.py`` on both sides.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .wire import Message, Said
 
 @dataclass
 class Phase(Said):
-    """The phase that begins now, so that a crash or a hang can be attributed."""
+    """The phase that begins now, so that a crash or a hang can be attributed to it."""
 
     type: ClassVar[str] = "phase"
     doing: str = ""
@@ -26,7 +26,7 @@ class Phase(Said):
     call: int | None = None
     eager_seconds: float | None = None
     trusted: bool = False
-    """Whether every graph was called often enough for a script that compiles nothing new to be stopped."""
+    """Whether every graph was called so often that a script without new compilations may be stopped."""
     attempted: bool = True
     """Whether Dynamo has tried a frame; a process that dies before that is not the compiler's fault."""
     checked: Checked | None = None
@@ -35,7 +35,9 @@ class Phase(Said):
 
 @dataclass
 class Part(Said):
-    """The first use of a compiler part, or the begin or end of a pass. ``acted``: whether it made a difference; None at the begin."""
+    """The first use of a compiler part, or the begin or end of a pass. ``acted``: whether it made a difference; None at
+    begin.
+    """
 
     type: ClassVar[str] = "part"
     name: str
@@ -44,7 +46,10 @@ class Part(Said):
 
 @dataclass
 class Largest:
-    """The largest difference between compared values: its module and operator, its size, why it is legal, and the side that float64 says is right."""
+    """The largest difference between compared values.
+
+    Its module and operator, its size, why it is legal, and the side that float64 supports.
+    """
 
     module: str = ""
     op: str = ""
@@ -56,7 +61,7 @@ class Largest:
 
 @dataclass
 class Excused:
-    """How often a rule looked away from something, or excused it; see ``minimizer/excuses.py``."""
+    """How often a rule skipped or excused something; see ``minimizer/excuses.py``."""
 
     rule: str
     object: str = ""
@@ -83,7 +88,7 @@ class Checked:
 
 @dataclass
 class StackLine:
-    """A line of the user's own code on a stack, and the function that it is in."""
+    """A line of the user's own code on a stack, and the function around it."""
 
     file: str
     line: int
@@ -93,53 +98,57 @@ class StackLine:
 
 @dataclass
 class Break:
-    """A place at which Dynamo ended a graph."""
+    """A graph break."""
 
     reason: str
-    """Dynamo's words: a line for the kind, then explanation and hints."""
+    """Dynamo's reason: a line for the type, then explanation and hints."""
     stack: list[StackLine]
-    """The user's lines from the function that is split (outermost) down to the place; empty if the place is a library's alone."""
+    """The user's lines from the split function (outermost) down to the break; empty if the place is in a library only.
+    """
     function: str
-    """The function that is split."""
+    """The function that the break splits."""
     is_whole: bool = False
-    """Whether Dynamo gave the function up as a whole: it runs in eager, and only what it calls may be compiled."""
+    """Whether Dynamo gave up the function as a whole: it runs in eager, and only its callees may be compiled."""
     passes: int = 0
-    """How often the place was passed; 0 if no graph beside it shows that."""
+    """How often the place was executed; 0 if no graph next to it shows that."""
 
 
 @dataclass
 class Recompile:
-    """A compilation of a function for which Dynamo had compiled code, or one that the recompile limit refused."""
+    """A compilation of a function that already has compiled code, or one that the recompile limit refused."""
 
     function: str
-    """Empty for Dynamo's own function around a module of torch's."""
+    """Empty for Dynamo's own function around a torch module."""
     file: str
     """Its file, by a name for a reader."""
     line: int
-    """That of its ``def``, also for what Dynamo resumes of it behind a graph break."""
+    """The line of its ``def``, also for a continuation after a graph break."""
     frame: str
-    """Equal for all compilations of one function, or of one part of it."""
+    """Equal for all compilations of one function, or of one continuation of it."""
     guard: str
-    """The guard of the last compiled code that failed."""
+    """The failed guard of the latest compiled code."""
     made_by: list[StackLine]
-    """The user's lines that made the guard (outermost first), where Dynamo says so."""
+    """The user's lines that created the guard (outermost first), if Dynamo reports them."""
     stack: list[StackLine]
     """The user's lines from the script down to the function."""
     seconds: float
     refused: bool = False
-    """Whether the limit was reached: from then on calls that no compiled code fits run in eager."""
+    """Whether the limit was reached: from then on calls without matching compiled code run in eager."""
 
 
 @dataclass
 class Timed:
-    """A graph that Inductor compiled, and its calls on both sides in seconds: medians, eager's slow calls, and the fastest compiled one."""
+    """A graph compiled by Inductor, and the times of its calls on both sides in seconds.
+
+    Medians, eager's slow calls, and the fastest compiled one.
+    """
 
     graph: int
     """The graph's index, in order of compilation."""
     place: StackLine
-    """The user's line that called it first."""
+    """The user's line of the first call."""
     turns: int
-    """Pairs of calls that count."""
+    """Number of counted pairs of calls."""
     eager: float
     compiled: float
     eager_slow: float
@@ -149,39 +158,39 @@ class Timed:
 
 @dataclass
 class Kept:
-    """Bytes that a graph's first call keeps for its backward on both sides, its arguments and results not counted."""
+    """Bytes saved for backward by a graph's first call, on both sides, without its arguments and results."""
 
     graph: int
     """The graph's index, in order of compilation."""
     place: StackLine
-    """The user's line that called it first."""
+    """The user's line of the first call."""
     eager: int
     compiled: int
 
 
 @dataclass
 class EqualBlocks:
-    """Modules of one list that compute the same within a graph, each with its own weights."""
+    """Modules of one list with equal computation within a graph, each with its own weights."""
 
     path: str
-    """That of the list from the compiled module; empty where the module is the list."""
+    """The path of the list from the compiled module; empty if the module is the list."""
     count: int
     of: int
-    """Modules of the list, equal or not."""
+    """All modules of the list, equal or not."""
     nodes: int
-    """Nodes of the graph that are in equal ones."""
+    """Nodes of the graph in equal modules."""
 
 
 @dataclass
 class Compilation:
-    """The compilation of a graph and its backward, in seconds; a phase does not count those within it."""
+    """The compilation of a graph and its backward, in seconds; phases exclude nested ones."""
 
     graph: int
     """The graph's index, in order of compilation."""
     place: StackLine
-    """The user's line that called it first."""
+    """The user's line of the first call."""
     is_first: bool
-    """Whether it is the first of its function, and no recompile."""
+    """Whether it is the function's first compilation, and no recompile."""
     seconds: float
     backward: float
     dynamo: float
@@ -197,10 +206,11 @@ class Compilation:
 
 @dataclass
 class Changed:
-    """A setting that is not as by default; both values as source text.
+    """A setting with a non-default value; both values as source text.
 
-    ``by``: empty for the script; ``torch.compile`` for an option that it gives there; ``environment`` for a variable, whose ``value`` are the names
-    of the settings that read it. ``is_passing``: it was so when a graph was compiled, and is not in the end.
+    ``by``: empty for the script; ``torch.compile`` for an option given there; ``environment`` for a variable, with the
+    names of the settings that read it as ``value``. ``is_passing``: it was set when a graph was compiled, and no longer
+    at the end.
     """
 
     name: str
@@ -236,17 +246,19 @@ class Health:
     calls: int = 0
     """Outermost calls of compiled code; counted in a timed run only."""
     backwards: int | None = None
-    """Runs of autograd's engine; None but in a timed run."""
+    """Runs of autograd's engine; None except in a timed run."""
     compilations: list[Compilation] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
-    """Of graphs that may be differentiated; counted in a timed run only."""
+    """For graphs that may be differentiated; recorded in a timed run only."""
     seconds: float = 0.0
-    """Those of the run so far, without our comparisons."""
+    """Seconds of the run so far, without our comparisons."""
 
 
 @dataclass
 class Failure:
-    """How a call fails. `Holder` fills in the place (``graph``, ``call``, ``instance``) and the coverage and health so far."""
+    """How a call fails. `Holder` fills in the place (``graph``, ``call``, ``instance``) and the coverage and health so
+    far.
+    """
 
     phase: str
     """``compile``, ``run`` or ``backward``."""
@@ -259,7 +271,7 @@ class Failure:
     health: Health | None = None
     checked: Checked | None = None
     instance: str = ""
-    """Path of the module instance that was called; empty if it is not known, or is the root itself."""
+    """Path of the called module instance; empty if unknown, or for the root itself."""
 
 
 @dataclass
@@ -275,7 +287,9 @@ class Seen:
 
 @dataclass
 class Merged:
-    """A call that returned one object for two outputs, which the script then changed: its shape, or whether it wants a gradient."""
+    """A call that returned one object for two outputs, one of which the script then changed: its shape, or
+    ``requires_grad``.
+    """
 
     graph: int
     call: int
@@ -293,7 +307,7 @@ class Missing:
 
 @dataclass
 class Uncompared:
-    """A graph of which no call could be compared, and the reason."""
+    """A graph without a comparable call, and the reason."""
 
     graph: int
     why: str
@@ -301,8 +315,10 @@ class Uncompared:
 
 @dataclass
 class GraphCalls:
-    """The calls of one graph: the key of each, in order, and the numbers of the calls that should be compared (``watched``), that were,
-    and whose gradients were."""
+    """The calls of one graph: the key of each, in order, and the numbers of planned and of compared calls.
+
+    Planned calls are ``watched``; compared ones are listed for values and for gradients.
+    """
 
     keys: list[int]
     watched: list[int]
@@ -312,7 +328,9 @@ class GraphCalls:
 
 @dataclass
 class InstanceCalls:
-    """Call counts of a module instance over graphs of one form: calls compared, backwards compared, and failing calls by kind."""
+    """Call counts of a module instance over graphs of one form: compared calls, compared backwards, and failing calls
+    by kind.
+    """
 
     name: str
     graphs: list[int]
@@ -323,7 +341,7 @@ class InstanceCalls:
 
 @dataclass
 class Lost:
-    """The call in which the process lost its CUDA context; ``call`` is None if that happened while the graph was compiled."""
+    """The call in which the process lost its CUDA context; ``call`` is None if during the graph's compilation."""
 
     graph: int
     call: int | None
@@ -332,7 +350,7 @@ class Lost:
 
 @dataclass
 class Finished(Said):
-    """The survey ended without holding a call: the script ended, raised, or was stopped after enough was seen."""
+    """The survey ended without holding a call: the script ended, raised, or was stopped after enough comparisons."""
 
     type: ClassVar[str] = "finished"
     stopped: bool
@@ -377,7 +395,7 @@ class Held(Said):
 
 @dataclass
 class Ready(Said):
-    """The zygote's first message: versions and hardware that this Python sees, and whether there may be an NVIDIA GPU."""
+    """The zygote's first message: versions and hardware visible to this Python, and whether there may be an NVIDIA GPU."""
 
     type: ClassVar[str] = "ready"
     environment: dict[str, str]

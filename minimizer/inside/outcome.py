@@ -49,13 +49,13 @@ class Outcome(Said):
     recompiled: list[Any] = field(default_factory=list)
     """For a measured script: its recompiles, as ``messages.Recompile``."""
     graphs: int = 0
-    """For a measured script: how many graphs Dynamo handed to a backend."""
+    """For a measured script: the number of graphs that Dynamo passed to a backend."""
     attempted: bool = True
-    """For a script: whether Dynamo was given a frame to compile."""
+    """For a script: whether Dynamo got a frame to compile."""
     saved: int = 0
-    """For a script that is asked for it: the bytes that autograd saved for backwards."""
+    """For a script, if requested: the bytes that autograd saved for backwards."""
     draws: bool = False
-    """For a script: whether it has moved a global random generator, by drawing or by setting it."""
+    """For a script: whether it advanced or set a global random generator."""
     writes: list[int] = field(default_factory=list)
     """Positions of the inputs that the eager function mutates."""
     differentiated: dict[str, str] = field(default_factory=dict)
@@ -65,21 +65,21 @@ class Outcome(Said):
     part: str = ""
     figures: Message | None = None
     cost: Message | None = None
-    """What both sides of a program cost."""
+    """The cost of a program on both sides."""
     values: dict[str, str] = field(default_factory=dict)
-    """Answers as text, by the expression or operator that was asked about."""
+    """Answers as text, by the queried expression or operator."""
     exact: Message | None = None
     """The looks of an exact run."""
     trace: Message | None = None
     """The program around compiled graphs."""
     sides: Message | None = None
-    """Where eager and compiled part, of a program that was run side by side."""
+    """For a program run side by side: where eager and compiled part."""
     curve: Message | None = None
     """The losses of a script."""
     errors: list[Message] = field(default_factory=list)
-    """Results of a script's graphs that are off to one side."""
+    """Biased results of a script's graphs."""
     examined: Message | None = None
-    """How far the search for these came."""
+    """The extent of the search for biased results."""
 
     @classmethod
     def of_error(cls, ending: Ending, error: BaseException) -> Outcome:

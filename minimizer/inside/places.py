@@ -1,4 +1,6 @@
-"""Source files by names for a reader: the user's own by their path in the project, libraries by their path in site-packages."""
+"""Readable names of source files: the user's own by their path in the project, libraries by their path in
+site-packages.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,15 @@ from types import FrameType
 _OURS = os.path.dirname(__file__) + os.sep
 _PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\](.+)")
 _TORCH = re.compile(r".*[/\\](torch[/\\](?:_\w+|fx|nn|autograd|utils|distributed|export|optim)[/\\].+)")
-"""A development install of torch, imported from its source checkout."""
+"""Matches a development install of torch, imported from its source checkout."""
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 _GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
-"""Code without a file, and files that inductor generates."""
+"""Matches code without a file, and files that inductor generates."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A source file: its name for a reader, and whether it is the user's own."""
+    """A source file: its readable name, and whether it is the user's own."""
 
     name: str
     is_users: bool
@@ -34,9 +36,10 @@ def is_ours(path: str) -> bool:
 
 
 def place_of(path: str) -> Place:
-    """The name of a file for a reader; below the script's folder, its path relative to that.
+    """The readable name of a file; below the script's folder, its path relative to that.
 
-    Modules imported from elsewhere, such as an installed checkout, are the user's too, and are named relative to their ``sys.path`` entry.
+    Modules imported from elsewhere, such as an installed checkout, are the user's too, and are named relative to their
+    ``sys.path`` entry.
     """
     if library := _PACKAGES.fullmatch(path) or _TORCH.fullmatch(path):
         return Place(library[1], False)
@@ -52,7 +55,9 @@ def place_of(path: str) -> Place:
 
 
 def _project() -> str:
-    """The folder of the running script, that of its top package if it runs as a module, with a trailing separator; empty if none runs."""
+    """The folder of the running script, or of its top package if it runs as a module, with a trailing separator; else
+    empty.
+    """
     module = sys.modules.get("__main__")
     main = getattr(module, "__file__", None) or ""
     folder = os.path.dirname(main)
@@ -65,7 +70,7 @@ def _project() -> str:
 def _here() -> str:
     try:
         return os.getcwd()
-    except OSError:  # a script may have removed it
+    except OSError:  # a script may have removed the folder
         return ""
 
 
@@ -74,7 +79,8 @@ Line = tuple[str, int, str]
 
 
 def sources(frames: Iterable[Line]) -> dict[str, list[object]]:
-    """``source``: the innermost line of the user's in these frames (innermost last). ``library``: the innermost third-party line it calls.
+    """The innermost user line (``source``) in these frames (innermost last), and the innermost third-party line it
+    calls (``library``).
 
     torch and the standard library do not count as libraries, since all code calls them.
     """

@@ -1,7 +1,7 @@
-"""What a forked child is asked: a dataclass for each task, and for each question to a held run of a script.
+"""Requests to a forked child: a dataclass per task, and per question to a held run of a script.
 
-The one module that both sides load: the engine makes these and sends their fields, the child reads them again. It needs the standard
-library only, since the child runs in the user's Python.
+The only module that both sides load: the engine creates these and sends their fields, the child reads them back. It
+needs the standard library only, since the child runs in the user's Python.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Any, ClassVar, TypeVar
 Message = dict[str, Any]
 R = TypeVar("R", bound="Request")
 STACKS_EVERY = 4
-"""Seconds between two dumps of the stacks of a rank that is not watched."""
+"""Seconds between two stack dumps of an unwatched rank."""
 RANK_ENDED = "Ended"
-"""Word that begins the line in which such a rank says how it ended."""
+"""The first word of the line in which such a rank reports its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """Base of all requests.
 
-    For the zygote: ``environ``, variables that are set before the task; ``nice``, by how much its priority is lower; ``memory``, the bytes
-    that it may take (None: those of every task).
+    For the zygote: ``environ``, variables to set before the task; ``nice``, the decrease of its priority; ``memory``,
+    its limit in bytes (None: that of every task).
     """
 
     task: ClassVar[str]
     """The task that answers it."""
     parts: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """How fields are read that are dataclasses of their own, by name."""
+    """Parsers of fields that are dataclasses themselves, by name."""
     environ: Mapping[str, str] = field(default_factory=dict)
     nice: int = 0
     memory: int | None = None
 
     @classmethod
     def read(cls: type[R], message: Message) -> R:
-        """Take the request's fields from a message; missing ones get their defaults.
+        """Read the request's fields from a message; missing ones get their defaults.
 
         Raises:
             TypeError: a field without a default is missing.
@@ -46,14 +46,16 @@ class Request:
         return cls(**{**given, **made})
 
     def message(self) -> Message:
-        """The fields, as they are sent."""
+        """The fields, as sent."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Switches:
-    """Parts of the compiler to switch (see `compiler.subsystems`): those in ``off`` are off, of a kind in ``only`` just the named ones are
-    on, and all others are on."""
+    """Parts of the compiler to switch (see `compiler.subsystems`).
+
+    Parts in ``off`` are off; of a kind in ``only``, just the named parts are on; all others are on.
+    """
 
     off: Sequence[str] = ()
     only: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -67,18 +69,18 @@ class Switched(Request):
     switches: Switches | None = None
     """None: the compiler unchanged, and no part is reported."""
     threads: int | None = None
-    """Number of kernels that are built in parallel; None: as many as there are cores where it runs alone, else 1."""
+    """Number of kernels built in parallel; None: one per core if the request runs alone, else 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GivenInput:
-    """An input of a trial: a golden value by its key, or source text that makes it."""
+    """An input of a trial: a golden value by its key, or source text that creates it."""
 
     name: str
     golden: str | None = None
     code: str | None = None
     is_view: bool = False
-    """Whether the text makes it from another input, by that input's name."""
+    """Whether the text derives it from another input, by that input's name."""
     requires_grad: bool = False
     marks: Sequence[int] = ()
     """Dimensions to mark dynamic."""
@@ -102,12 +104,12 @@ class TrialRequest(Switched):
     """Files with golden values, for ``torch.load(weights_only=True)``."""
     compile_kwargs: str = ""
     around: Sequence[str] = ()
-    """Expressions for the contexts in which the function is called; its backward runs outside of them."""
+    """Expressions for the contexts around the call of the function; its backward runs outside of them."""
     grad: bool = False
     tolerance: Mapping[str, Any] | None = None
     """None: the fp64 rule; else the script's own ``{rtol, atol, equal_nan}``."""
     identity: bool = False
-    """Whether outputs that are one object where eager's are two are a difference."""
+    """Whether it is a difference if two outputs are one object, and not in eager."""
     backward: bool = True
     """Whether gradients are compared too."""
     compilations: int = 1
@@ -115,24 +117,29 @@ class TrialRequest(Switched):
     failures: int = 1
     """Stop after this many compilations that did not end as ``same``."""
     seconds: float = float("inf")
-    """Begin no compilation once this time has passed since the first one ended; in a table of layers, begin no layer after this time."""
+    """Begin no compilation once this many seconds have passed since the first one ended; in a table of layers, begin no
+    layer.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObserveRequest(TrialRequest):
-    """A program as in a trial, run in eager only, to see its operators and what it raises."""
+    """A program as in a trial, run in eager only, to observe its operators and exceptions."""
 
     task: ClassVar[str] = "observe"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostRequest(TrialRequest):
-    """A program as in a trial, to be measured on both sides and not compared."""
+    """A program as in a trial, measured on both sides and not compared."""
 
     task: ClassVar[str] = "measure_cost"
     of: str
-    """What is measured: ``slow`` (seconds of a call), ``memory`` (bytes that autograd saves in one), or ``compile_time`` (seconds of the first
-    compiled call, against those of a single operator)."""
+    """The measured cost.
+
+    ``slow``: seconds of a call. ``memory``: bytes that autograd saves in one. ``compile_time``: seconds of the first
+    compiled call, against those of a single operator.
+    """
 
 
 @dataclass(frozen=True)
@@ -160,7 +167,7 @@ class LayersRequest(TrialRequest):
     observed: str | None
     """The function that returns the graph's outputs followed by the outputs of all regions; None if there is none."""
     skip: Sequence[str]
-    """Functions in which an earlier attempt died; they are not compiled again."""
+    """Functions in which an earlier attempt died, which are not compiled again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +193,7 @@ class ScriptRequest(Switched):
     args: Sequence[str] = ()
     compile: bool = True
     backend: str | None = None
-    """A backend that replaces the one the script asks for; None: the script's."""
+    """A backend that replaces the script's own; None: the script's."""
     observe: bool = False
     """Report the aten operators that run inside compiled functions; with ``compile`` false."""
     measure: bool = False
@@ -194,66 +201,75 @@ class ScriptRequest(Switched):
     count_saved: bool = False
     """Report the bytes that autograd saves for backwards."""
     recompile_limit: int | None = None
-    """Compilations of one function until the rest of its calls run in eager, unless the script sets that; None: Dynamo's default."""
+    """Most compilations of one function before its other calls run in eager, unless the script sets it; None: Dynamo's
+    default.
+    """
     state: int = 0
-    """The number of the random state that the script starts from (see `RandomStart`)."""
+    """The number of the initial random state of the script (see `RandomStart`)."""
     caches: bool = False
-    """Whether the compiler's caches of graphs are left to the script, and begin empty; else they are off."""
+    """Whether the script may use the compiler's graph caches, empty at first; else they are off."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What an exact run does that others of a comparison do otherwise. Calls are numbered from 1."""
+    """Features of one exact run, which may differ from other runs of the comparison. Calls are numbered from 1."""
 
     eager: tuple[int, int | None] | None = None
-    """The first and the last call that run without the compiler; None as last: all that follow. None: no call does."""
+    """The first and the last call to run without the compiler; None as last: all later ones. None: no call."""
     full: Sequence[int] | None = None
     """Numbers of the calls and backwards with a full look before and after; None: the 1st, 2nd, 4th, 8th …"""
     reset: int | None = None
-    """The call before which ``torch._dynamo.reset()`` is called; None: no call."""
+    """The call preceded by ``torch._dynamo.reset()``; None: no call."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """Settings of ``torch._dynamo.config``, by name."""
     regions: bool = True
-    """Whether ``nested_compile_region`` has its effect; if not, it is ignored."""
+    """Whether ``nested_compile_region`` takes effect; otherwise it is ignored."""
     moved: bool = False
-    """Whether to move the machine under the script: other addresses, memory, garbage, and objects that live longer (see `Moved`)."""
+    """Whether to change the environment of the script: addresses, memory, garbage, and lifetimes of objects (see
+    `Moved`).
+    """
     delays: Sequence[float] = ()
-    """Seconds to wait before each call, where the machine is moved."""
+    """Seconds to wait before each call in a changed environment."""
     resident: int = 0
-    """Bytes to have in use beside what the script needs, where the machine is moved."""
+    """Bytes to use in addition to the script's needs in a changed environment."""
     shown: Sequence[int] = ()
-    """Calls that run without the compiler, beside those of ``eager``."""
+    """Calls to run without the compiler, in addition to those of ``eager``."""
     redrawn: Mapping[str, Any] | None = None
-    """``seed`` and ``units``: in these calls and backwards every rounding of the graphs is redrawn; None: none is."""
+    """``seed`` and ``units``: the calls and backwards in which every rounding of the graphs is redrawn; None: none."""
     whole: int | None = None
-    """The call or backward, by its number among both, at whose looks the elements of tensors are kept; 0: at the end; None: none."""
+    """The call or backward, by its number among both, at whose looks the elements of tensors are kept; 0: the end;
+    None: none.
+    """
     written: bool = False
-    """Whether to find out what functions that the script gives to the compiler write while it runs them."""
+    """Whether to record what functions passed to the compiler write while it runs them."""
     own_backend: bool = False
-    """Whether calls are compiled for the backend that the script names, in the place of ``eager``."""
+    """Whether calls are compiled with the script's backend instead of ``eager``."""
     bare: bool = False
-    """Whether the compiler is not there at all, nor are its wrappers."""
+    """Whether the compiler and its wrappers are absent."""
     through: Sequence[str] | None = None
-    """Looks at wrappers that see what there is without them (see `Glances`); None: such looks are not watched."""
+    """Looks at wrappers that see the object without its wrapper (see `Glances`); None: such looks are not recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What all exact runs of a comparison share."""
+    """Conditions shared by all exact runs of a comparison."""
 
     replay: str | None = None
-    """What the script read of the machine in an earlier run, to be read again (see `Machine`); None: it is recorded."""
+    """What the script read of the machine in an earlier run, for replay (see `Machine`); None: record it."""
     library: bool = False
-    """Whether eager calls choose like compiled ones: torch's own modules and optimizers, too, are told that they are compiled, and
-    what Dynamo decomposes is decomposed."""
+    """Whether eager calls take compiled branches.
+
+    torch's own modules and optimizers are told that they are compiled, and what Dynamo decomposes is decomposed.
+    """
     modules: Sequence[str] = ()
     """Names of modules of packages whose globals and classes are looked at like the script's own."""
     in_order: bool = False
-    """Whether no logging function is moved behind its graph, whatever the script allows."""
+    """Whether logging functions stay in place instead of moving after their graph, even if the script allows the move.
+    """
     aot: bool = False
-    """Whether AOTAutograd traces what Dynamo has captured, as for the backend ``aot_eager``, where the script's backend does that."""
+    """Whether AOTAutograd traces Dynamo's graphs, as in the backend ``aot_eager``, if the script's backend does so."""
     state: int = 0
-    """The number of the random state that the script starts from (see `RandomStart`)."""
+    """The number of the initial random state of the script (see `RandomStart`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +284,9 @@ class ExactRequest(Plan, Conditions, Request):
 
 @dataclass(frozen=True)
 class HoldPlace:
-    """A call of a graph; ``call`` is None before the graph is compiled, and ``phase`` ``backward`` for the call's gradients."""
+    """A call of a graph; ``call`` is None before the graph is compiled, and ``phase`` ``backward`` for the call's
+    gradients.
+    """
 
     graph: int
     call: int | None
@@ -287,19 +305,19 @@ class OfScript(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRequest(OfScript):
-    """A run of a script that notes the calls of torch around its compiled graphs; see `tasks.trace`."""
+    """A run of a script that records the calls of torch around its compiled graphs; see `tasks.trace`."""
 
     task: ClassVar[str] = "trace"
     file: str
-    """Where to write the values of inputs that have no short source text."""
+    """The file for values of inputs that have no short source text."""
     state: int = 0
-    """The number of the random state that the script starts from (see `RandomStart`)."""
+    """The number of the initial random state of the script (see `RandomStart`)."""
     events: int
-    """Most events that are noted."""
+    """Most recorded events."""
     bytes: int
-    """Most bytes of inputs that are kept."""
+    """Most bytes of stored inputs."""
     seconds: float
-    """Seconds after which nothing more is noted."""
+    """Seconds after which nothing more is recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,45 +327,48 @@ class TrainingRequest(OfScript):
     steps: int
     """Backwards after which the script is ended."""
     seconds: float
-    """Seconds from the first backward on after which it is."""
+    """Seconds after the first backward at which it is ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CurveRequest(TrainingRequest):
-    """A run of a script that notes its loss; see `tasks.loss_curve`."""
+    """A run of a script that records its loss; see `tasks.loss_curve`."""
 
     task: ClassVar[str] = "loss_curve"
     compile: bool = True
     redrawn: int | None = None
-    """Seed of redrawn roundings: Dynamo captures the graphs, and eager's kernels run them. None: none is redrawn."""
+    """Seed of redrawn roundings: Dynamo captures the graphs, and eager's kernels run them. None: none are redrawn."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """Settings of ``torch._inductor.config``, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorsRequest(TrainingRequest):
-    """A compiled run of a script, then calls of its graphs again on both sides and in double precision; see `tasks.signed_errors`."""
+    """A compiled run of a script, then repeated calls of its graphs on both sides and in double precision; see
+    `tasks.signed_errors`.
+    """
 
     task: ClassVar[str] = "signed_errors"
     every: int
-    """Which calls of a graph are kept: the first of so many."""
+    """Interval of the calls of a graph that are kept."""
     calls: int
-    """Most calls of a graph that are kept."""
+    """Most calls of a graph to keep."""
     bytes: int
-    """Bytes of their inputs, in all."""
+    """Most bytes of their inputs, in total."""
     examining: float
-    """Seconds that the kept calls are run again for."""
+    """Seconds for rerunning the kept calls."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An event of a program that is run side by side: a statement, and the names whose values it makes or changes.
+    """An event of a program run side by side: a statement, and the names whose values it creates or changes.
 
-    ``graph``: the name of the function, if it calls a compiled graph; ``is_backward``: whether gradients flow back through what earlier
-    events computed. ``needs``: indices of the earlier events that its values come from at once (see `inside/tasks/needed.py`). ``raises``: whether
-    the script has caught what it raised. ``is_setting``: whether it sets a switch or a random state. ``draws``: whether it moves a random
-    state. ``is_checked``: whether a check of the script's that fails reads what comes from it. ``alive``: results of earlier calls of graphs
-    that a later event reads, so that this one may not write over them.
+    ``graph``: the name of the function, if it calls a compiled graph; ``is_backward``: whether gradients flow back
+    through the results of earlier events. ``needs``: indices of the earlier events that directly produce its operands
+    (see `inside/tasks/needed.py`). ``raises``: whether the script caught its exception. ``is_setting``: whether it sets
+    a switch or a random state. ``draws``: whether it advances a random state. ``is_checked``: whether a failing check
+    of the script's reads its results. ``alive``: results of earlier graph calls that a later event reads, so that this
+    one must not overwrite them.
     """
 
     code: str
@@ -373,7 +394,7 @@ class SidesRequest(Request):
     graphs: Mapping[str, str]
     """Keyword arguments of ``torch.compile`` as source text, by the name of the function."""
     inputs: str
-    """Statements that make the inputs. ``data`` is what the file holds."""
+    """Statements that create the inputs. ``data`` is the content of the file."""
     file: str | None
     """The file with values of inputs; None if there is none."""
     steps: Sequence[Step]
@@ -392,26 +413,28 @@ class SurveyRequest(OfScript, Switched):
     rank: int = 0
     """The rank of this process, the one that is watched."""
     stacks: str | None = None
-    """The folder in which each of the other ranks writes its stacks every few seconds, into a file by its number; None: nowhere."""
+    """The folder in which each other rank dumps its stacks every few seconds, one file per rank; None: nowhere."""
     compile: bool = True
     stance: bool = False
     """For a run without the compiler: disable it by the stance ``force_eager``, not by ``TORCHDYNAMO_DISABLE``."""
     steps: int | None = None
-    """Number of first calls of each key that are compared; None: as planned."""
+    """Number of first calls of each key to compare; None: as planned."""
     calls: Mapping[int, Sequence[int]] | None = None
     """Numbers of the calls to compare, by graph (see `watch.coverage`); None: the default plan of a first run."""
     hold: HoldPlace | None = None
-    """Where to hold, from an earlier run, before compiled code gets there (for a crash); None: at the first failure."""
+    """The call, from an earlier run, to hold just before compiled code runs it (for a crash); None: hold at the first
+    failure.
+    """
     passed_by: Sequence[int] = ()
     """Numbers of graphs whose calls are not compared."""
     caches: bool | str = False
     """Whether the compiler's on-disk graph caches are read and written; ``inductor``: only those of Inductor."""
     tolerance: Mapping[str, float] | None = None
-    """The script's own tolerance, which then decides; None: the referee's rules."""
+    """The script's own tolerance as the criterion; None: the referee's rules."""
     layout: bool = False
     """Whether a difference only in strides is held too."""
     identity: bool = False
-    """Whether outputs that are one object where eager's are two are a difference."""
+    """Whether it is a difference if two outputs are one object, and not in eager."""
     each: bool = False
     """Whether the script continues after failing calls, which are counted by module instance instead of held."""
     values: bool = True
@@ -433,18 +456,18 @@ class SettingsRequest(Request):
 
 @dataclass(frozen=True)
 class Question:
-    """Base of what a held run is asked about its call; see `HeldCall`."""
+    """Base of questions to a held run about its call; see `HeldCall`."""
 
     what: ClassVar[str]
 
     def message(self) -> Message:
-        """The fields, as they are sent."""
+        """The fields, as sent."""
         return {"what": self.what, **asdict(self)}
 
 
 @dataclass(frozen=True)
 class ProgramQuestion(Question):
-    """The graph at a level: ``dynamo``, ``weighted``, ``aot``, or ``auto``. Later questions are about that one."""
+    """The graph at a level: ``dynamo``, ``weighted``, ``aot``, or ``auto``. Later questions refer to it."""
 
     what: ClassVar[str] = "program"
     level: str
@@ -452,7 +475,7 @@ class ProgramQuestion(Question):
 
 @dataclass(frozen=True)
 class GoldenQuestion(Question):
-    """Golden values, to be written to a file; ``names``: other names than their keys in it."""
+    """Golden values to write to a file; ``names``: names in the file other than their keys."""
 
     what: ClassVar[str] = "golden"
     keys: Sequence[str]

@@ -16,7 +16,7 @@ REMOVE = 'chmod -R u+rwX -- "$@"; exec rm -rf --one-file-system -- "$@"'
 
 
 def make(rooms: str) -> str | None:
-    """Make a room under an unpredictable name; None if it cannot be made, for instance since a script replaced the folder."""
+    """Make a room under an unpredictable name; None if that fails, for instance because a script replaced the folder."""
     try:
         os.makedirs(rooms, exist_ok=True)  # an earlier script may have deleted it
         return tempfile.mkdtemp(prefix="run-", dir=rooms)
@@ -25,7 +25,8 @@ def make(rooms: str) -> str | None:
 
 
 def enter(room: str | None, origin: str) -> None:
-    """Copy the files of ``origin`` into a room's working folder, and make it this process's working folder, home and temp folder.
+    """Copy the files of ``origin`` into a room's working folder, and make it this process's working, home and temp
+    folder.
 
     Raises:
         OSError: ``room`` is None, or the files cannot be copied.
@@ -37,7 +38,7 @@ def enter(room: str | None, origin: str) -> None:
     os.mkdir(places["home"])
     os.mkdir(places["tmp"])
     os.environ.update(HOME=places["home"], TMPDIR=places["tmp"])
-    tempfile.tempdir = None  # `tempfile` caches it, and may have done so before
+    tempfile.tempdir = None  # `tempfile` may have cached another folder
     os.chdir(places["work"])
 
 

@@ -1,7 +1,7 @@
-"""The full stack of an exception as text: from the script's first line to the frame that raised, without our own frames.
+"""The full stack of an exception as text: from the script's first line to the raising frame, without our own frames.
 
-Compilers wrap exceptions and drop frames. So three parts are joined: the frames still being executed, those of the exception that
-reached us, and those of its root cause.
+Compilers wrap exceptions and drop frames. So three parts are joined: the frames still running, those of the exception
+that reached us, and those of its root cause.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from .places import Line, is_ours, place_of, sources, without_folders
 
 MOST_FRAMES = 400
-"""Callers of the first frame that are shown at most."""
+"""Most callers of the first frame to show."""
 MOST_TEXT = 50_000
-"""Characters of the stack's text; a longer one is cut in the middle."""
+"""Most characters of the stack's text; a longer one is cut in the middle."""
 MOST_LINES = 24
-"""Lines of a message that are shown; of longer ones the beginning and the end."""
+"""Most lines of a message to show; of longer ones the beginning and the end."""
 
 Entry = tuple[FrameType, int]
 
@@ -28,7 +28,7 @@ def stack_of(error: BaseException, root: BaseException, message: str) -> dict[st
     ``message`` is the root cause's message.
     """
     outer, inner = (list(traceback.walk_tb(each.__traceback__)) for each in (error, root))
-    # A script calls sys.exit elsewhere than where the exception that it handles was raised.
+    # A script may call sys.exit elsewhere than where the exception that it handles was raised.
     entries = inner if isinstance(error, SystemExit) and inner else _joined(outer, inner)
     frames = [
         (f.f_code, number, _code(f, number))
@@ -53,7 +53,7 @@ def _traced(*errors: BaseException) -> list[Line]:
 
 
 def _joined(outer: list[Entry], inner: list[Entry]) -> list[Entry]:
-    """The frames down to where the inner exception was raised. The two tracebacks meet in the frame that caught it."""
+    """The frames down to the raise of the inner exception; the two tracebacks share the frame that caught it."""
     if not inner:
         return outer
     caught_in = inner[0][0]

@@ -1,4 +1,4 @@
-"""Standard output, taken by its descriptor: Dynamo knows ``print`` by identity, so that nothing may replace it."""
+"""Captures standard output at its descriptor: Dynamo knows ``print`` by identity, so ``print`` must not be replaced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 
 
 class StandardOutput:
-    """Collects what this process prints from now on, until it is given back."""
+    """Collects the output of this process from now on, until it is given back."""
 
     def __init__(self) -> None:
         _flush()
@@ -20,17 +20,17 @@ class StandardOutput:
 
     @property
     def size(self) -> int:
-        """Bytes that were printed so far."""
+        """Bytes printed so far."""
         _flush()
         return os.fstat(self._printed).st_size
 
     def text(self, most: int) -> str:
-        """What was printed so far, at most so many bytes from its beginning."""
+        """The output so far, at most this many bytes from its beginning."""
         _flush()
         return os.pread(self._printed, most, 0).decode("utf-8", "replace")
 
     def give_back(self) -> None:
-        """Write what was printed to where it would have gone, and stop collecting."""
+        """Write the output to its destination, and stop collecting."""
         _flush()
         os.lseek(self._printed, 0, os.SEEK_SET)
         while chunk := os.read(self._printed, 1 << 20):
@@ -42,5 +42,5 @@ class StandardOutput:
 
 def _flush() -> None:
     for stream in {sys.stdout, sys.__stdout__}:
-        with contextlib.suppress(Exception):  # closed, or one of the script's own
+        with contextlib.suppress(Exception):  # closed, or replaced by the script
             stream.flush()  # type: ignore[union-attr]

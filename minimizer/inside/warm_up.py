@@ -1,4 +1,4 @@
-"""What the zygote imports and sets up before it forks, and the check that forked processes can still use the GPU afterwards."""
+"""Imports and settings of the zygote before it forks, and a check that forks can still use the GPU afterwards."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def warm_up() -> Ready:
     """Import what trials need, compute nothing, and describe this Python.
 
     Raises:
-        RuntimeError: there is a GPU, and an import has made it unusable to forked processes; the message names the import.
+        RuntimeError: there is a GPU, and an import made it unusable in forks; the message names the import.
     """
-    gc.disable()  # a fifth of the time would go into looking for garbage in what is imported, and stays
+    gc.disable()  # a fifth of the time would be garbage collection of imported objects, which stay anyway
     import_all(WARM)
     import torch
 
@@ -70,7 +70,7 @@ def warm_up() -> Ready:
 
 
 def import_all(names: Sequence[str]) -> None:
-    """Import torch, then these modules, and see after each import that forked processes can still use the GPU, if there is one.
+    """Import torch, then these modules; after each import check that forks can still use the GPU, if there is one.
 
     Raises:
         RuntimeError: they cannot; the message names the import.
@@ -90,7 +90,9 @@ def import_all(names: Sequence[str]) -> None:
 
 
 def why_no_fork() -> str | None:
-    """Why a forked child could not use the GPU; None if no reason is known. Calls no function of the runtime, and imports nothing."""
+    """Why a fork could not use the GPU; None if no reason is known. Calls no function of the runtime, and imports
+    nothing.
+    """
     gpus = runtime()
     return f"{NO_FORK} {SINCE}" if gpus is not None and has_gpu() and gpus.is_initialized() else None
 
@@ -101,8 +103,11 @@ def _require_usable(cause: str) -> None:
 
 
 def _child_is_spoiled() -> bool:
-    """Whether a forked child cannot use the GPU. Tried by a fork: counting the devices is enough to break CUDA there, and only a child
-    can detect that. One that is killed meanwhile has detected nothing."""
+    """Whether a fork cannot use the GPU, tried in a fork.
+
+    Counting the devices is enough to break CUDA in forks, and only a fork can detect it. One that is killed meanwhile
+    has detected nothing.
+    """
     pid = os.fork()
     if pid == 0:
         os._exit(int(runtime()._is_in_bad_fork()))
@@ -123,7 +128,7 @@ def _started_by_torch() -> str:
 
 @contextlib.contextmanager
 def _no_word_of_missing_cuda() -> Iterator[None]:
-    """Where ``nvcc`` is installed and there is no GPU, the module warns of that when it is imported."""
+    """Suppress the module's warning on import if ``nvcc`` is installed and there is no GPU."""
     logger = logging.getLogger(CPP_EXTENSION)
     before = logger.level
     logger.setLevel(logging.ERROR)

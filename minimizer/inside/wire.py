@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 Message = dict[str, Any]
 SAMPLE = signal.SIGRTMIN + 8
-"""Signal that makes a child write the stacks of its threads to a file, also while it hangs."""
+"""Signal that makes a child write the stacks of its threads to a file, also during a hang."""
 STOP = signal.SIGRTMIN + 9
 """Signal that makes a survey end early and report its findings."""
 FAILED = 70
@@ -56,7 +56,7 @@ class Channel:
 
 def plain(value: Any) -> Any:
     """Convert a value to plain JSON types: dataclasses to dicts of their fields, infinities and NaN to text."""
-    if value is None or isinstance(value, (str, int)):  # first, since nearly all values of a graph are of these types
+    if value is None or isinstance(value, (str, int)):  # first, since nearly all values of a graph have these types
         return value
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)

@@ -28,11 +28,11 @@ from .warm_up import warm_up, why_no_fork
 from .wire import FAILED, SAMPLE, STOP, Channel, Message
 
 LOG_BYTES = 64 << 10
-"""Bytes at the end of a child's output that are reported."""
+"""Bytes at the end of a child's output to report."""
 PIPE_BYTES = 1 << 20
-"""Bytes that one read takes: the most that a Linux pipe holds by default."""
+"""Bytes per read: the default capacity of a Linux pipe."""
 STACK_BYTES = 256 << 10
-"""Bytes of stacks that one report holds."""
+"""Most bytes of stacks in one report."""
 POLL_SECONDS = 0.5
 """Interval at which children are polled if the kernel has no process descriptors (pidfd)."""
 
@@ -184,7 +184,7 @@ class Zygote:
                 os.close(descriptor)
 
     def _relay(self, child: Child) -> None:
-        """Relay a child's messages. A child that has closed its pipe can report nothing any more, and is killed."""
+        """Relay a child's messages. A child that has closed its pipe has nothing more to report, and is killed."""
         if not child.is_buried and not self._pass_on(child):
             self._bury(child)
 
@@ -203,7 +203,7 @@ class Zygote:
         return bool(chunk)
 
     def _sample(self, child: Child) -> None:
-        """Send the stacks of the previous request, which are complete by now, and signal the child to write new ones."""
+        """Send the stacks of the previous request, complete by now, and signal the child to write new ones."""
         text = child.last_stacks()
         child.stacks_told = os.fstat(child.stacks).st_size
         self._channel.send({"id": child.task, "message": Stacks(text)})
@@ -263,7 +263,7 @@ def _enter(message: Message, log: int, stacks: int, own: str | None) -> None:
 
 
 def _step_back(nice: int) -> None:
-    """Lower the priority of this process. Kernels with autogroup scheduling weigh sessions first, so the session is lowered too."""
+    """Lower the priority of this process, and of its session, which kernels with autogroup scheduling weigh first."""
     os.nice(nice)
     with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
         file.write(str(nice))

@@ -1,1 +1,3 @@
-"""The tasks of the child, each run in its own fork: survey, exact run, trial, operator check, table of layers, script rerun, settings."""
+"""The tasks of the child, each run in its own fork: survey, exact run, trial, operator check, table of layers, script
+rerun …
+"""

@@ -1,4 +1,4 @@
-"""What a program costs in eager and compiled: the trial of a job that reduces a finding which is a figure."""
+"""Measures the cost of a program in eager and compiled: the trial of a job that reduces a finding which is a figure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from .trial import Trial
 
 Function = Callable[..., Any]
 TURNS, LEAST_TURNS, TURNING_SECONDS = 20, 5, 10.0
-"""Turns of calls, the fewest, and the seconds after which there are no more of them. The least time of each side counts, as in the repro:
-what else the machine has to do only adds to it."""
+"""Most turns of calls, fewest turns, and the seconds after which no more are run.
+
+The minimum time of each side counts, as in the repro: other load of the machine only adds to it.
+"""
 
 
 class Cost(NamedTuple):
-    """What a program costs compiled, and what that is to be compared with: in seconds or bytes."""
+    """The cost of a compiled program and its base for comparison, in seconds or bytes."""
 
     base: float
     compiled: float
@@ -72,12 +74,12 @@ def _of_calls(trial: Trial, function: Function, inputs: list[Any]) -> Cost:
 
 
 def _of_memory(trial: Trial, function: Function, inputs: list[Any]) -> Cost:
-    """Bytes of all storages that autograd saves in a call, but for those of inputs: what the repro counts."""
+    """Bytes of all storages that autograd saves in a call, except those of inputs, as counted by the repro."""
     return Cost(saved_by(function, inputs), saved_by(trial.compile(function), inputs))
 
 
 def saved_by(function: Function, inputs: list[Any]) -> int:
-    """The bytes of all storages that autograd saves in a call on copies of these inputs, which do not count."""
+    """Bytes of all storages that autograd saves in a call on copies of these inputs, without the copies themselves."""
     copies = snapshot.clone(inputs)
     given = {StorageWeakRef(one.untyped_storage()) for one in tensors(copies) if snapshot.has_plain_storage(one)}
     with saved_bytes() as saved:
@@ -86,7 +88,7 @@ def saved_by(function: Function, inputs: list[Any]) -> int:
 
 
 def _of_compiling(trial: Trial, function: Function, inputs: list[Any]) -> Cost:
-    """Seconds of compiling, and those of a single operator; no cache is read, and the compiler was started before."""
+    """Seconds of compiling, and those of a single operator; no cache is read, and the compiler is already warm."""
     torch._inductor.config.force_disable_caches = True
     small = [torch.ones(8, device=_device_of(inputs))]
     kwargs = trial.compile_kwargs(function)

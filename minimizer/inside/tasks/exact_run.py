@@ -1,8 +1,8 @@
 """The exact run of a script, compiled or eager: records, at each boundary, the state that the script can observe.
 
-Both sides run eager's own kernels; the compiled side uses Dynamo's backend ``eager``, which runs the graphs as captured. So the two
-must be equal to the bit, and any difference comes from Dynamo. A further run has AOTAutograd trace the graphs as well, which may round
-otherwise; all else must be equal there too.
+Both sides run eager's own kernels; the compiled side uses Dynamo's backend ``eager``, which runs the graphs as
+captured. So the two must be equal to the bit, and any difference comes from Dynamo. A further run also traces the
+graphs with AOTAutograd, which may round otherwise; everything else must be equal there too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MOST_SENT = 32 << 20
 MOST_LOOKS = 5000
 """Most looks that one run reports."""
 MOST_DELAYS = 1000
-"""Most calls whose duration is reported, for later runs to delay theirs by."""
+"""Most calls whose duration is reported, so that later runs can delay theirs as much."""
 NAME, NAME_OF_AOT = "minimizer_exact", "minimizer_exact_aot"
 """Names under which we register our variants of Dynamo's backends ``eager`` and ``aot_eager``."""
 WITH_AOT = (
@@ -59,7 +59,7 @@ WITH_AOT = (
     "aot_eager_default_partitioner",
     "aot_ts",
 )
-"""PyTorch's backends that AOTAutograd is part of."""
+"""PyTorch's backends that include AOTAutograd."""
 
 
 class Log:
@@ -71,7 +71,7 @@ class Log:
         """The boundary from which on looks are dropped; empty if none are."""
         self._characters = 0
         self._last: dict[tuple[int, bool], dict[str, Entry]] = {}
-        """What the last look of each thread and sort saw."""
+        """The last look of each thread and type."""
 
     def add(self, event: Message, seen: dict[str, Entry]) -> None:
         """Add a look, unless a limit is reached."""
@@ -87,7 +87,7 @@ class Log:
         self._last[event["thread"], event["full"]] = seen
 
     def ordered(self) -> list[Message]:
-        """The looks in an order that does not depend on how threads interleave: those of a thread behind its start."""
+        """The looks in an order independent of thread interleaving: each thread's looks follow its start."""
         looks = sorted(self.looks, key=lambda look: look["order"])
         return [{name: part for name, part in look.items() if name != "order"} for look in looks]
 
@@ -190,8 +190,8 @@ def exact_run(message: Message, channel: Channel) -> None:
 
 
 def _set_up(request: ExactRequest) -> None:
-    """Set the compiler up as the run asks for it."""
-    torch._dynamo.utils.counters.default_factory = _Silent  # a script may read them, and they differ between runs
+    """Configure the compiler as the run requests."""
+    torch._dynamo.utils.counters.default_factory = _Silent  # a script may read them, and runs differ
     torch._dynamo.utils.counters.clear()
     for name, value in request.config.items():
         setattr(torch._dynamo.config, name, value)
@@ -200,7 +200,7 @@ def _set_up(request: ExactRequest) -> None:
 
 
 def _choose_backend(request: ExactRequest) -> None:
-    """Let the script compile with one of our backends, with its own, or not at all."""
+    """Make the script compile with one of our backends, with its own, or not at all."""
     if not request.own_backend:
         use_backend(NAME, dict.fromkeys(WITH_AOT, NAME_OF_AOT) if request.aot else {})
     if request.bare:
@@ -208,7 +208,9 @@ def _choose_backend(request: ExactRequest) -> None:
 
 
 def _let_explain(boundaries: Boundaries) -> None:
-    """Let ``torch._dynamo.explain`` compile on both sides: what it says is about the compiler, and its calls are not the script's."""
+    """Let ``torch._dynamo.explain`` compile on both sides: its answer is about the compiler, and its calls are not the
+    script's.
+    """
     original = torch._dynamo.explain
 
     @functools.wraps(original)
@@ -232,7 +234,7 @@ def _aside(function: Callable[..., Any], boundaries: Boundaries) -> Callable[...
 
 
 def _resident() -> int:
-    """The most memory that this process had in use, in bytes; 0 if it cannot be asked."""
+    """Peak memory of this process, in bytes; 0 if unavailable."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,8 +1,10 @@
-"""The table of layers: runs a graph layer by layer, each compiled separately on eager's inputs, then the whole graph compiled.
+"""The table of layers: runs a graph layer by layer, each compiled separately on eager's inputs, then compiled as a
+whole.
 
-One process does all: equal layers are one function, compiled once and called with each layer's inputs. A layer's *local* error is
-that of its own compiled code on eager's inputs; its *propagated* error is that of the same values in the graph compiled as a whole,
-with all layers' outputs returned. Returning them breaks fusions and may hide a failure; the report then says so.
+One process does all: equal layers are one function, compiled once and called with each layer's inputs. A layer's
+*local* error is that of its own compiled code on eager's inputs; its *propagated* error is that of the same values in
+the graph compiled as a whole, with all layers' outputs returned. Returning them breaks fusions and may hide a failure;
+the report then says so.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ class _Table:
         return time.monotonic() > self._stop
 
     def _walk(self, inputs: list[Any], seen: dict[int, Call]) -> dict[int, list[Any]]:
-        """Run all layers in eager, and judge each one compiled on the same inputs. Returns the golden cotangents by layer."""
+        """Run all layers in eager, and judge each one compiled on the same inputs. Returns the golden cotangents by
+        layer.
+        """
         values = dict(zip((spec.name for spec in self._request.inputs), inputs, strict=True))
         made: dict[int, list[Any]] = {}
         for index, region in enumerate(self._request.regions):
@@ -102,7 +106,9 @@ class _Table:
         return self._cotangents([values[name] for name in self._request.outputs], made) if self._grad else {}
 
     def _cotangents(self, outputs: list[Any], made: dict[int, list[Any]]) -> dict[int, list[Any]]:
-        """The cotangents of each layer's outputs in eager's backward of the sum of all outputs; empty if eager cannot compute them."""
+        """The cotangents of each layer's outputs in eager's backward of the sum of all outputs; empty if eager cannot
+        compute them.
+        """
         roots = [output for output in tensors(outputs) if output.requires_grad]
         edges = [value for values in made.values() for value in values if value.requires_grad]
         if not roots or not edges:
@@ -161,7 +167,7 @@ class _Table:
     def _judge(
         self, layer: int, part: str, call: Call, told: Callable[[Judged], Outcome], expected: Side | None = None
     ) -> None:
-        """Compare a call and answer. ``told``: makes the outcome of a call that the referee has judged."""
+        """Compare a call and answer. ``told``: builds the outcome of a call that the referee has judged."""
         self._channel.send(Phase(phase="compiled"))
         found = compare_call(call, self._run, expected)
         try:
@@ -186,7 +192,9 @@ class _Ended(Exception):
 
 
 def _wrong(found: Judged, pattern: str) -> set[int]:
-    """The index in each place that matches a pattern and where the sides differ, 0 where it has none; empty if that is no fault."""
+    """The indices of places that match a pattern and differ between the sides (0 without an index); empty if that is no
+    fault.
+    """
     differences = found.verdict.differences if found.verdict.fault else []
     return {int(place[1] or 0) for each in differences if (place := re.match(pattern, each.where))}
 
@@ -204,7 +212,7 @@ def _triples(found: Judged) -> list[Triple]:
 
 
 def _truth(call: Call) -> list[torch.Tensor] | None:
-    """The results in double precision; None if the program means something else there, or fails."""
+    """The results in double precision; None if the program has another meaning there, or fails."""
     with contextlib.suppress(Exception):
         wide = referee.upcast(call)
         return None if wide is None else tensors(wide)

@@ -1,4 +1,4 @@
-"""A run of a script that notes its loss: compiled, in eager, or in eager with every rounding of its graphs redrawn."""
+"""A run of a script that records its loss: compiled, in eager, or in eager with every rounding of its graphs redrawn."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def loss_curve(message: Message, channel: Channel) -> None:
         outcome.curve = {**training.losses.told(), "took": time.monotonic() - begun}
         channel.send(outcome)
 
-    # With compiled autograd a backward is a graph, and Dynamo compiles nothing while a mode of operators is on.
+    # With compiled autograd a backward is a graph, and Dynamo compiles nothing under a dispatch mode.
     training = Training(request, finish, lambda: nullcontext() if torch._dynamo.config.compiled_autograd else inside)
     finish(training.run(channel))
 
 
 def _run_graphs(inside: AbstractContextManager[object]) -> None:
-    """Let eager's kernels run all graphs of the rest of this process, in these surroundings."""
+    """Let eager's kernels run all graphs of the rest of this process, inside this context."""
 
     def compile_graph(backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Compile) -> Compiled:
         def run(*args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The events of a flat program that the values of one come from, where it is run again from the program's inputs."""
+"""The dependencies of an event in a flat program, for rerunning it from the program's inputs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from ..questions import Step
 
 
 def needed(steps: Sequence[Step], index: int) -> list[int]:
-    """The events before one that it needs, in order, with all switches.
+    """The earlier events that one needs, in order, with all switches.
 
-    Where one of them draws random numbers, so do all that draw before it: a mask is the same only from the same random state.
+    If one of them draws random numbers, all earlier draws are needed too: a mask is only reproduced from the same
+    random state.
     """
     found = _closed(steps, {index})
     last = max((place for place in found if steps[place].draws), default=-1)

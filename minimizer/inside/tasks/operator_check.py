@@ -1,7 +1,7 @@
 """Checks the user's custom operators with ``torch.library.opcheck``, on the arguments that they get in eager.
 
-The compiler trusts an operator's schema (mutation and aliasing) and its fake implementation (dtypes, shapes and strides of the
-results). If one of them is wrong, a correct compiler generates wrong code, and the operator is to blame.
+The compiler trusts an operator's schema (mutation and aliasing) and its fake implementation (dtypes, shapes and strides
+of the results). If one of them is wrong, a correct compiler generates wrong code, and the operator is at fault.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from ..wire import Channel, Message
 from .trial import Trial
 
 MOST_CALLS = 3
-"""The first calls of each overload are checked, more than one since an operator may break its contract for some arguments only."""
+"""Number of first calls of each overload to check: an operator may break its contract for some arguments only."""
 FINDINGS = {
     "test_schema": re.compile(r"not defined as mutable but was mutated|not defined to alias output|alias unexpectedly"),
     "test_faketensor": re.compile(r"^When comparing the output of .+ on FakeTensor and concrete Tensors, found"),
     "test_autograd_registration": re.compile(r"does not have an autograd kernel defined at an autograd key"),
 }
-"""opcheck's tests, each with the messages that show a fault of the operator. Other exceptions are ignored: the tests run the operator
-in modes and on copies that it may not support."""
+"""opcheck's tests, each with the messages that show a fault of the operator.
+
+Other exceptions are ignored: the tests run the operator in modes and on copies that it may not support.
+"""
 
 Call = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]
 

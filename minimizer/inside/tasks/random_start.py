@@ -1,4 +1,6 @@
-"""The random state that a script starts from in a trial. Its request says which: what one process is forked from inherits one and the same."""
+"""The initial random state of a script in a trial, chosen by its request: forks of one process would all inherit the
+same.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from ..exact.process import streams
 
 
 class RandomStart:
-    """The state that the global generators of this process were put into."""
+    """The state that the global generators of this process were set to."""
 
     def __init__(self, number: int) -> None:
         random.seed(number)
         torch.manual_seed(number)
-        if "numpy" in sys.modules:  # which seeds its generator by the system when that is first used
+        if "numpy" in sys.modules:  # NumPy seeds its generator from the system on first use
             importlib.import_module("numpy.random").seed(number)
         self._streams = dict(streams())
 
@@ -26,5 +28,5 @@ class RandomStart:
         """Whether the script has drawn from a generator, or has set one."""
         try:
             return dict(streams()) != self._streams
-        except Exception:  # the script may leave torch behind in any state
+        except Exception:  # the script may leave torch in any state
             return True

@@ -86,13 +86,13 @@ def _outcome(error: BaseException | None, *, compiled: bool) -> Outcome:
 def what_ends(
     path: str, args: Sequence[str], text: str | None = None, on_start: Callable[[], None] = lambda: None
 ) -> BaseException | None:
-    """Run a script; the exception that ended it, or None if it ended well, which includes an exit with status 0.
+    """Run a script; returns the exception that ended it, or None for a good end, including an exit with status 0.
 
     Args:
         path: the script's file.
         args: the arguments of its command line.
-        text: what replaces the file's content.
-        on_start: called last before the script's own code begins.
+        text: replaces the file's content.
+        on_start: called just before the script's own code begins.
     """
     try:
         run_script(path, args, text, on_start)
@@ -106,11 +106,12 @@ def what_ends(
 def run_script(path: str, args: Sequence[str], text: str | None, on_start: Callable[[], None]) -> None:
     """Execute a script in this process as ``python path args`` would; ``text`` replaces the file's content.
 
-    A script that asks for our own backend gets inductor, so that no check runs inside a check. As at interpreter exit, non-daemon
-    threads are joined. A script that serves is driven and ended as the environment says (see `driven`).
+    A script that asks for our own backend gets inductor, so that no check runs inside a check. As at interpreter exit,
+    non-daemon threads are joined. A script that serves is driven and ended as the environment specifies (see `driven`).
 
     Raises:
-        BaseException: whatever the script raises; a SystemExit after failed unit tests has the first failure as its cause.
+        BaseException: whatever the script raises; a SystemExit after failed unit tests has the first failure as its
+            cause.
     """
     let_nothing_check_itself()
     torch._dynamo.register_backend(backend.minimizer, name="minimizer")
@@ -145,7 +146,9 @@ def let_nothing_check_itself() -> None:
 
 
 def _join_threads() -> None:
-    """Join the threads that Python joins at exit, except those of thread pools, which end only when the interpreter shuts down."""
+    """Join the threads that Python joins at exit, except those of thread pools, which end only when the interpreter
+    shuts down.
+    """
     pools = concurrent.futures.thread._threads_queues
     others = (threading.main_thread(), threading.current_thread())
     while left := [t for t in threading.enumerate() if not t.daemon and t not in others and t not in pools]:
@@ -154,7 +157,7 @@ def _join_threads() -> None:
 
 @contextlib.contextmanager
 def _failed_tests() -> Iterator[list[BaseException]]:
-    """Collects the exceptions of failing unit tests, since ``unittest.main`` only prints them and exits."""
+    """Collect the exceptions of failing unit tests, since ``unittest.main`` only prints them and exits."""
     failed: list[BaseException] = []
     with contextlib.ExitStack() as stack:
         for name in ("addError", "addFailure"):
@@ -170,12 +173,14 @@ def _failed_tests() -> Iterator[list[BaseException]]:
 
 
 def use_backend(name: str, instead_of: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Force this backend for everything that the rest of this process compiles, by any entry; ``instead_of`` has others for some."""
+    """Force this backend for all later compilations of this process, by any entry; ``instead_of`` overrides it for
+    some.
+    """
 
     ways = {
         **instead_of,
         **{other: other for other in instead_of.values()},
-    }  # a decorator asks again for what was chosen
+    }  # a decorator passes the chosen backend again
 
     def chosen(asked: Any) -> str:
         return ways.get(asked, name) if isinstance(asked, str) else name
@@ -186,7 +191,7 @@ def use_backend(name: str, instead_of: Mapping[str, str] = MappingProxyType({}))
 
 
 def _with_backend(original: Compile, chosen: Callable[[Any], str]) -> Compile:
-    """A ``torch.compile`` that replaces the backend that the script asks for."""
+    """A ``torch.compile`` that replaces the script's backend."""
 
     def compile_(model: Any = None, **kwargs: Any) -> Any:
         rest = {key: value for key, value in kwargs.items() if key not in ("backend", "mode", "options")}
@@ -196,7 +201,9 @@ def _with_backend(original: Compile, chosen: Callable[[Any], str]) -> Compile:
 
 
 def _optimize_with(original: Compile, chosen: Callable[[Any], str]) -> Compile:
-    """A ``torch._dynamo.optimize`` that replaces the backend, except when ``torch.compile`` calls it with one already chosen."""
+    """A ``torch._dynamo.optimize`` that replaces the backend, unless called by ``torch.compile`` with one already
+    chosen.
+    """
 
     def optimize(*args: Any, **kwargs: Any) -> Any:
         given = args[0] if args else kwargs.pop("backend", None)
@@ -214,7 +221,7 @@ class _Watch:
         self._unusual: dict[str, None] = {}
 
     def install(self) -> None:
-        """Put this in the place of ``torch.compile``."""
+        """Install this as ``torch.compile``."""
         torch.compile = self.compile
         self._operators.follow_modules()
 

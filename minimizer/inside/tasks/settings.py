@@ -13,7 +13,7 @@ from ..questions import SettingsRequest
 from ..wire import Channel, Message
 
 MAX_TEXT = 200
-"""Characters of a value's ``repr`` that are reported."""
+"""Most characters of a value's ``repr`` in an answer."""
 
 
 def settings(message: Message, channel: Channel) -> None:

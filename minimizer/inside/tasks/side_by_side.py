@@ -1,12 +1,13 @@
-"""Runs a flat program side by side, in eager and compiled, and says where the two part.
+"""Runs a flat program side by side, in eager and compiled, and finds where the two part.
 
-Three states advance together, event by event: eager's, the compiled side's own, and one that is compiled but is given eager's values
-after each event. What differs there is wrong on eager's own inputs; what differs on the compiled side's own only was carried on. Values
-are judged by the referee: a call of a graph as a survey judges it, gradients by the part of the program that they come from. An earlier
-result that a compiled event writes over, and that is read later, needs no referee: eager leaves it as it is.
+Three states advance together, event by event: eager's, the compiled side's own, and a compiled one that gets eager's
+values after each event. A difference in the third is wrong on eager's own inputs; one only in the second is propagated.
+The referee judges values: a call of a graph as in a survey, gradients by the part of the program that produces them. An
+earlier result that a compiled event overwrites, and that is read later, needs no referee: eager leaves it unchanged.
 
-Zeros of another sign are equal, and a fault only where something reads their sign. So a fourth state runs in eager, but for the zeros of
-each compiled call, which have the sign that compiled code gave them: what differs there from eager does so for these signs alone.
+Zeros of different sign are equal, and a fault only if something reads their sign. So a fourth state runs in eager,
+except that the zeros of each compiled call keep the sign from compiled code: its differences from eager are due to
+these signs alone.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ NOTHING: Mapping[str, Tensor] = {}
 WRITES_OVER = "kept results: what an earlier call has returned stays as it is in eager"
 READS_ZEROS = "zeros: eager's own operators make another value of the sign that compiled code gave to a zero"
 EAGER, COMPILED, COMPARE = "eager", "compiled", "compare"
-"""What runs of an event: a side, or our comparison. Only a death of the compiled side is the compiler's."""
+"""The subject of a phase: a side's event, or our comparison. Only a death of the compiled side is the compiler's."""
 
 
 def side_by_side(message: Message, channel: Channel) -> None:
-    """Task of a forked child: answer a `SidesRequest` with one `Outcome`, whose ``sides`` say where the two part."""
+    """Task of a forked child: answer a `SidesRequest` with one `Outcome`, whose ``sides`` have the parting."""
     request = SidesRequest.read(message)
     torch._inductor.config.compile_threads = 1
     torch._inductor.config.fallback_random = True  # both sides draw the same numbers
@@ -56,7 +57,7 @@ def side_by_side(message: Message, channel: Channel) -> None:
         return
     try:
         sides.run()
-    except Exception as error:  # ours: what was found before it counts
+    except Exception as error:  # our own: what was found before it counts
         sides.note(f"the comparison came to an end by {type(error).__name__}: {error}")
     channel.send(Outcome(Ending.SAME if sides.first is None else Ending.DIFFERENT, sides=sides.told()))
 
@@ -72,7 +73,7 @@ class State:
         self.calls: list[tuple[Call, Side]] = []
 
     def take(self, code: Any) -> BaseException | None:
-        """Run an event; the exception that it raises."""
+        """Run an event; returns the exception that it raises, if any."""
         self.calls.clear()
         try:
             exec(code, self.values)
@@ -81,7 +82,7 @@ class State:
         return None
 
     def value(self, path: str) -> Any:
-        """The value of a name, or of an attribute of it; None where it has none."""
+        """The value of a name, or of an attribute of it; None if missing."""
         name, _, attribute = path.partition(".")
         value = self.values.get(name)
         return getattr(value, attribute, None) if attribute else value
@@ -94,7 +95,7 @@ class State:
         }
 
     def call_by(self, functions: dict[str, Callable[..., Any]], *, keeping: bool) -> None:
-        """Call these functions for the graphs; ``keeping``: keep what a call was given, and what it made of it."""
+        """Call these functions for the graphs; ``keeping``: keep each call's inputs and results."""
         for name, function in functions.items():
             self.values[name] = self._kept(self.functions[name], function) if keeping else function
 
@@ -102,7 +103,7 @@ class State:
         def run(*args: Any) -> Any:
             call = Call.now(eager, snapshot.clone(list(args)), random=True)
             result = function(*args)
-            # As they are now: a later event may change them.
+            # Copies, since a later event may change them.
             seen = snapshot.clone((detached(result), detached(list(args))))
             self.calls.append((call, Side(*seen)))
             return result
@@ -111,9 +112,9 @@ class State:
 
 
 class SideBySide:
-    """The run of one program. ``first``: where the two part first; None if they do not.
+    """The run of one program. ``first``: where the two sides part first; None if they do not.
 
-    ``checked``: where they part first of the events that a failing check reads, if that is another one.
+    ``checked``: the first parting among the events that a failing check reads, if it is another one.
     """
 
     def __init__(self, request: SidesRequest, on_event: Callable[[int, str], None]) -> None:
@@ -121,11 +122,12 @@ class SideBySide:
         self._request, self._on_event, self._data = request, on_event, data
         self._eager, self._given, self._own = (State(request, data) for _ in range(3))
         self._signed: State | None = State(request, data)
-        """Eager's state with the zeros of compiled calls; None once it cannot tell anything."""
+        """Eager's state with the zeros of compiled calls; None once it proves nothing more."""
         self._signs: list[int] = []
-        """The calls so far whose zeros have another sign."""
+        """The calls so far with zeros of flipped sign."""
         self._eager.call_by(self._eager.functions, keeping=True)
-        # Each compiles by itself: what is wrong in a third call only must be so in the third event, and not in the second.
+        # Each state compiles separately: a fault of only the third call must show in the third event, and not in the
+        # second.
         self._given.call_by(self._given.compiled(request.graphs), keeping=True)
         self._own.call_by(self._own.compiled(request.graphs), keeping=False)
         self._codes = [compile(step.code, f"<event {index}>", "exec") for index, step in enumerate(request.steps)]
@@ -135,14 +137,16 @@ class SideBySide:
         self.first: Message | None = None
         self.checked: Message | None = None
         self._is_over = False
-        """Whether no later event is judged: the first wrong one is known, and one that the check reads."""
+        """Whether no later event is judged: the first wrong one is known, and the first that the check reads."""
         self._distances: list[Message] = []
         self._has_check = any(step.is_checked for step in request.steps)
         self._ran = 0
         self._stopped = ""
 
     def run(self) -> None:
-        """Run the events, until both sides raise or the time is over; the first parting is told, and later ones are carried on."""
+        """Run the events until both sides raise or the time is over; records the first parting, and propagates later
+        ones.
+        """
         begun = time.monotonic()
         for index, step in enumerate(self._request.steps):
             if time.monotonic() - begun > self._request.seconds:
@@ -164,7 +168,7 @@ class SideBySide:
                 return
 
     def note(self, what: str) -> None:
-        """Tell why no more is run, or what could not be compared; the first one counts."""
+        """Record why no more is run, or what could not be compared; the first reason counts."""
         self._stopped = self._stopped or what[:500]
 
     def told(self) -> Message:
@@ -178,7 +182,9 @@ class SideBySide:
         }
 
     def _take(self, index: int) -> list[BaseException | None]:
-        """Run an event in each state from the same random state: in eager first, so that what dies there is not laid to the compiler."""
+        """Run an event in each state from the same random state; in eager first, so that a death in eager is not blamed
+        on the compiler.
+        """
         step, start = self._request.steps[index], snapshot.rng_state()
         self._on_event(index, EAGER)
         eager = self._eager.take(self._codes[index])
@@ -191,12 +197,14 @@ class SideBySide:
         own = self._own.take(self._codes[index])
         snapshot.set_rng_state(start)
         if self._signed is not None and self._signed.take(self._codes[index]) is not None and eager is None:
-            self._signed = None  # the sign may decide over an error, which has no value to assert
+            self._signed = None  # the sign may decide about an error, which leaves no value to assert
         snapshot.set_rng_state(end)
         return [own, given, eager]
 
     def _kept(self, step: Step) -> Mapping[str, tuple[Tensor, Tensor]]:
-        """Copies of earlier results that are read later, as they are before an event: eager's, and those that compiled code has returned."""
+        """Copies, before an event, of earlier results that are read later: eager's, and those returned by compiled
+        code.
+        """
         if step.graph is None and not step.is_backward:
             return {}
         found: dict[str, tuple[Tensor, Tensor]] = {}
@@ -207,18 +215,18 @@ class SideBySide:
         return found
 
     def _is_written_over(self, index: int, kept: Mapping[str, tuple[Tensor, Tensor]]) -> bool:
-        """Whether a compiled event has changed an earlier result that eager leaves alone, which is told.
+        """Whether a compiled event has changed an earlier result that eager leaves unchanged; recorded if so.
 
-        Nothing is judged from there on: the result may lie in the memory of the event's own.
+        Nothing later is judged: the result may be in the event's own memory.
         """
         for path, (expected, given) in kept.items():
             now = self._given.value(path)
             if diff_elements(expected, detached(self._eager.value(path)), EXACT) is not None:
-                continue  # the program writes there itself
+                continue  # the program itself writes there
             if diff_elements(given, detached(now), EXACT) is None:
                 continue
             if isinstance(now, Tensor) and is_of_cuda_graphs(now):
-                continue  # which document that they use their memory again
+                continue  # which document that they reuse memory
             if self.first is None:
                 what = f"{path} is no longer what an earlier call has returned"
                 self.first = _parting(index, path, what, given, now, WRITES_OVER) | {"overwrites": True}
@@ -227,7 +235,7 @@ class SideBySide:
         return False
 
     def _take_zeros(self, index: int, paths: Sequence[str]) -> None:
-        """Give the zeros of a call the sign that compiled code gave them, in the state that is for it."""
+        """Copy the signs of compiled code's zeros of a call into the state for them."""
         self._signs.append(index)
         for path in paths:
             value = self._signed.value(path) if self._signed is not None else None
@@ -238,7 +246,7 @@ class SideBySide:
                     value.data.copy_(torch.view_as_complex(signed.contiguous()) if value.is_complex() else signed)
 
     def _reads_zeros(self, index: int, step: Step) -> bool:
-        """Whether a value of an event differs from eager's by the sign of zeros alone, which is told."""
+        """Whether a value of an event differs from eager's only through the sign of zeros; recorded if so."""
         if self._signed is None or not self._signs:
             return False
         for path in step.values:
@@ -259,7 +267,7 @@ class SideBySide:
         return False
 
     def _repeats(self, index: int, path: str) -> bool:
-        """Whether eager comes to the same value once more: memory that nobody has written, and noise, depend on no sign."""
+        """Whether eager reproduces its value: uninitialised memory and noise depend on no sign."""
         try:
             call = self._from_the_start(index, [path])
             (again,) = call.run(call.function).result
@@ -284,7 +292,7 @@ class SideBySide:
             self.note(f"event {index} {what}")
 
     def _compare(self, index: int, step: Step) -> bool:
-        """Compare the values of an event; whether the states can go on, with eager's values where they differ."""
+        """Compare the values of an event; returns whether the states can go on, with eager's values where they differ."""
         own: dict[str, float] = {}
         carried = [0.0]
         unknown: list[str] = []
@@ -300,7 +308,7 @@ class SideBySide:
                 if step.graph is not None and other_zeros(expected, given):
                     signed.append(path)
                 carried.append(distance(expected, self._own.value(path)))
-            except Exception as error:  # values of a kind that torch cannot compare, such as sparse or quantized ones
+            except Exception as error:  # values that torch cannot compare, such as sparse or quantized ones
                 self.note(f"event {index}: {path} could not be compared: {type(error).__name__}: {error}")
                 unknown.append(path)
         if own and not self._is_over and (self.first is None or step.is_checked):
@@ -312,7 +320,7 @@ class SideBySide:
         for path in dict.fromkeys([*own, *unknown, *signed]):
             try:
                 give(self._eager.value(path), self._given.value(path))
-            except Exception as error:  # from here on a difference may be an earlier one's, and says nothing
+            except Exception as error:  # from here on a difference may be an earlier one's, and proves nothing
                 self.note(f"event {index}: {path} could not be given eager's values: {type(error).__name__}: {error}")
                 return False
         return True
@@ -333,10 +341,10 @@ class SideBySide:
             self._is_over = step.is_checked or not self._has_check
 
     def _judged(self, index: int, step: Step, differing: Sequence[str]) -> referee.Verdict | None:
-        """The referee's verdict on an event; None for one that the compiler has no part in, or that it cannot judge."""
+        """The referee's verdict on an event; None without compiled code in it, or if the referee cannot judge it."""
         if step.graph is None and not step.is_backward:
             return None
-        state = snapshot.rng_state()  # reruns draw, and a program may set a random state of its own
+        state = snapshot.rng_state()  # reruns draw, and a program may set its own random state
         try:
             if step.graph is not None and len(self._eager.calls) == len(self._given.calls) == 1:
                 (call, expected), (_, actual) = *self._eager.calls, *self._given.calls
@@ -352,9 +360,10 @@ class SideBySide:
             snapshot.set_rng_state(state)
 
     def _shared(self, index: int) -> dict[str, Tensor]:
-        """Values that both sides have had from eager since they were made, before an event: no gradient comes from behind them.
+        """Values that both sides have taken from eager and kept unchanged, before an event: no gradient comes from
+        before them.
 
-        Nothing that led to them explains a difference, such as a jump on rounded values.
+        Nothing upstream of them explains a difference, such as a jump on rounded values.
         """
         times = Counter(path for step in self._request.steps[: index + 1] for path in step.values)
         made = {path: self._eager.value(path) for path, number in times.items() if number == 1}
@@ -362,9 +371,10 @@ class SideBySide:
         return {path: value for path, value in named.items() if isinstance(value, Tensor) and _is_untouched(value)}
 
     def _from_the_start(self, index: int, paths: Sequence[str], shared: Mapping[str, Tensor] = NOTHING) -> Call:
-        """The call that computes values of an event from the inputs of the program, by the events that they come from.
+        """The call that computes values of an event from the inputs of the program, through the events that produce
+        them.
 
-        ``shared``: values that are taken as they are, like inputs.
+        ``shared``: values used unchanged, like inputs.
         """
         steps, codes, functions = self._request.steps, self._codes, self._eager.functions
         places = [*needed(steps, index), index]
@@ -387,13 +397,13 @@ class SideBySide:
 
 
 def _parting(index: int, path: str, what: str, expected: Tensor, actual: Any, rule: str) -> Message:
-    """An event that gives a name another value than eager, as `Sides` of the engine reads it."""
+    """An event that gives a name another value than eager, in the form of the engine's `Sides`."""
     sort, error = sort_of(expected, actual), distance(expected, actual)
     return {"event": index, "own": True, "what": what, "value": path, "sort": sort, "rule": rule, "error": error}
 
 
 def _is_untouched(value: Tensor) -> bool:
-    """Whether a tensor is as it was made, and no gradient goes through it."""
+    """Whether a tensor is unmodified, and no gradient passes through it."""
     return not value.is_inference() and not value.requires_grad and value._version == 0
 
 

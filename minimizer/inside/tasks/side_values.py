@@ -1,4 +1,4 @@
-"""Values of two sides of a program: whether they are equal, by what they differ and how far, and one side's given to the other."""
+"""Compares values of two sides of a program, measures their distance, and copies one side's to the other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..referee.call import Side
 from ..referee.compare import compare
 
 VALUE, NONFINITE = "value", ("nan", "inf")
-"""Sorts of differences of the comparator."""
+"""Types of differences, in the comparator's names."""
 
 
 def detached(value: Any) -> Any:
-    """A value whose tensors have no history."""
+    """A value whose tensors have no autograd history."""
     if isinstance(value, Tensor):
         return value.detach()
     if isinstance(value, (tuple, list)):
@@ -24,13 +24,13 @@ def detached(value: Any) -> Any:
 
 
 def parts(tensor: Tensor) -> Tensor:
-    """A tensor, or the real and imaginary parts of one, each with a zero of its own."""
+    """A tensor, or the real and imaginary parts of a complex one, each with its own sign of zero."""
     tensor = tensor.resolve_conj().resolve_neg()
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def is_equal(expected: Tensor, actual: Any) -> bool:
-    """Whether a tensor equals another in shape, dtype and all bits that count."""
+    """Whether a tensor equals another in shape, dtype and all significant bits."""
     if not isinstance(actual, Tensor) or actual.shape != expected.shape or actual.dtype != expected.dtype:
         return False
     with torch.no_grad():
@@ -38,13 +38,15 @@ def is_equal(expected: Tensor, actual: Any) -> bool:
 
 
 def sort_of(expected: Tensor, actual: Any) -> str:
-    """The sort of a difference, as the comparator names it: NaN and infinity before finite values."""
+    """The type of a difference, in the comparator's names: NaN and infinity before finite values."""
     found = [difference.what for difference in compare(Side(detached(expected)), Side(detached(actual)))]
     return next((what for what in found if what in NONFINITE), next(iter(found), VALUE))
 
 
 def distance(expected: Tensor, actual: Any) -> float:
-    """The distance of a value from eager's relative to that, in the norm; infinite where it has another shape or other places with NaN."""
+    """The distance of a value from eager's relative to that, in the norm; infinite for another shape or other places of
+    NaN.
+    """
     if not isinstance(actual, Tensor) or actual.shape != expected.shape:
         return float("inf")
     with torch.no_grad():
@@ -59,7 +61,7 @@ def distance(expected: Tensor, actual: Any) -> float:
 
 
 def give(source: Tensor, target: Any) -> None:
-    """Give a tensor the values of another, unseen by autograd."""
+    """Copy the values of another tensor into one, unseen by autograd."""
     if isinstance(target, Tensor) and target.shape == source.shape:
         with torch.no_grad(), torch.inference_mode(target.is_inference()):
             target.data.copy_(source)

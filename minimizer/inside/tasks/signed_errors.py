@@ -1,6 +1,7 @@
-"""Signed errors of a script's graphs: calls of them, kept while it runs compiled, are run again on both sides and in double precision.
+"""Signed errors of a script's graphs: recorded calls are rerun on both sides and in double precision.
 
-A graph whose results are off to one side is then taken apart: each of its nodes is compiled alone and judged on the same calls' values.
+A graph with biased results is then taken apart: each of its nodes is compiled separately and judged on the values of
+the same calls.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from .training import Training
 Run = Callable[[Call], Side]
 MOST_FOUND = 20
 MOST_NODES = 200
-"""Nodes of a graph that are compiled alone."""
+"""Most nodes of a graph to compile separately."""
 
 
 def signed_errors(message: Message, channel: Channel) -> None:
-    """Task of a forked child: answer an `ErrorsRequest` with one `Outcome`, whose ``errors`` are results that are off to one side.
+    """Task of a forked child: answer an `ErrorsRequest` with one `Outcome`, whose ``errors`` are biased results.
 
-    ``examined`` says how far the search for them came.
+    ``examined`` is the extent of the search.
     """
     request = ErrorsRequest.read(message)
     kept = KeptCalls(request)
@@ -61,7 +62,7 @@ def signed_errors(message: Message, channel: Channel) -> None:
 
 @dataclass
 class Examined:
-    """How far the search came. The torch-free side has the same fields (``engine/child/curves.py``)."""
+    """The extent of the search. The torch-free side has the same fields (``engine/child/curves.py``)."""
 
     results: int = 0
     few: int = 0
@@ -70,7 +71,7 @@ class Examined:
 
 
 def _examined(kept: KeptCalls, until: float) -> tuple[list[Message], Examined]:
-    """The results of all graphs that are off to one side, and how far the search for them came."""
+    """The biased results of all graphs, and the extent of the search for them."""
     found, examined = list[Message](), Examined()
     for graph, calls in kept.graphs:
         if len(calls) < LEAST_CALLS:
@@ -83,25 +84,25 @@ def _examined(kept: KeptCalls, until: float) -> tuple[list[Message], Examined]:
             break
         try:
             of_graph = list(_of_graph(graph, calls, until, examined))
-        except Exception:  # what cannot be run again on copies says nothing
+        except Exception:  # what cannot be rerun on copies proves nothing
             examined.failed += 1
             continue
         try:
             of_nodes = list(_of_nodes(graph, [call for call, _ in calls], until)) if of_graph else []
-        except Exception:  # then the graph's answer is the best there is
+        except Exception:  # then the graph's answer is the best available
             of_nodes = []
         found += of_nodes or of_graph
     return found[:MOST_FOUND], examined
 
 
 class KeptCalls:
-    """Keeps the inputs of calls of each graph that is compiled from now on."""
+    """Keeps the inputs of calls of each graph compiled from now on."""
 
     def __init__(self, request: ErrorsRequest) -> None:
         self._request, self._bytes = request, 0
         self.graphs: list[tuple[CapturedGraph, list[tuple[Call, Run]]]] = []
         self.end = take_place(self._compile)
-        """Keep no further call, and let the compiler be."""
+        """Stop keeping calls, and restore the compiler."""
 
     def _compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Compile) -> Compiled:
         graph = CapturedGraph(len(self.graphs), module, backend, inputs)
@@ -138,21 +139,23 @@ def _of_graph(
 
 
 def _both(call: Call, run: Run, drawn: torch.Generator) -> Iterator[tuple[Call, Run]]:
-    """A call, and the same with its backward, where it has one: from drawn values, since what is normalized has no gradient of a sum."""
+    """A call, and the same with its backward, if any; from random cotangents, since normalized values have no gradient
+    of a sum.
+    """
     yield call, run
     if call.switches.grad and any(leaf.requires_grad for leaf in places(list(call.inputs)).values()):
         try:
             outputs = [one for one in places(call.run(call.function).result).values() if one.requires_grad]
-        except Exception:  # it is left out with the call itself
+        except Exception:  # it is left out like the call itself
             return
         yield call.behind([torch.randn(one.shape, generator=drawn).to(one) for one in outputs]), run
 
 
 def _biased(calls: Iterable[tuple[Call, Run]], until: float, examined: Examined) -> Iterator[tuple[str, str, Bias]]:
-    """The places of these calls of one function whose compiled values are off to one side, with their dtypes.
+    """The places of these calls of one function whose compiled values are biased, with their dtypes.
 
     Raises:
-        Exception: a call cannot be run again on copies.
+        Exception: a call cannot be rerun on copies.
     """
     samples: dict[str, list[tuple[Sample, Sample]]] = {}
     dtypes: dict[str, str] = {}
@@ -187,7 +190,7 @@ def _told(found: Bias, place: StackLine, **more: Any) -> Message:
 
 
 def _of_nodes(graph: CapturedGraph, calls: Sequence[Call], until: float) -> Iterator[Message]:
-    """The nodes of a graph that are off to one side where they are compiled alone, on eager's values, in order."""
+    """The nodes of a graph that are biased when compiled separately, on eager's values, in order."""
     if graph.called_at is None:
         return
     for node in [node for node in graph.module.graph.nodes if _is_computed(node)][:MOST_NODES]:
@@ -199,7 +202,7 @@ def _of_nodes(graph: CapturedGraph, calls: Sequence[Call], until: float) -> Iter
         both = (each for call in of_node if call is not None for each in _both(call, run, drawn))
         try:
             found = next(_biased(both, until, Examined()), None)
-        except Exception:  # the next one may run alone
+        except Exception:  # the next one may run separately
             continue
         if found is not None:
             where, dtype, what = found
@@ -217,9 +220,9 @@ def _is_computed(node: fx.Node) -> bool:
 
 
 def _call_of(module: fx.GraphModule, call: Call, node: fx.Node, alone: fx.GraphModule) -> Call | None:
-    """The call of a node alone in an eager run of a call; None where something else than tensors goes into it.
+    """The call of a single node in an eager run of a call; None if any input is not a tensor.
 
-    Only one node's inputs of one call are held at a time: those of all nodes may be many times what the script has.
+    Only one node's inputs of one call are held at a time: those of all nodes may be many times the script's memory.
     """
     found: list[Any] = []
 
@@ -241,7 +244,7 @@ def _leaf(value: Tensor) -> Tensor:
 
 
 def _alone(module: fx.GraphModule, node: fx.Node) -> fx.GraphModule:
-    """A graph of one node, whose inputs are the node's."""
+    """A graph of one node, with the node's inputs."""
     graph, inputs = fx.Graph(), dict[fx.Node, fx.Node]()
     for used in node.all_input_nodes:
         inputs[used] = graph.placeholder(used.name)
@@ -250,7 +253,7 @@ def _alone(module: fx.GraphModule, node: fx.Node) -> fx.GraphModule:
 
 
 def _line_of(node: fx.Node) -> StackLine | None:
-    """The innermost line of the user's that calls it."""
+    """The user's innermost line that calls it."""
     lines = str(node.meta.get("stack_trace") or "").splitlines()
     found = None
     for head, code in zip(lines, [*lines[1:], ""], strict=False):

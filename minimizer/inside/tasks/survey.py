@@ -1,8 +1,8 @@
 """The survey run: runs the user's script and compares calls of its compiled graphs with eager.
 
-The hook sits where Dynamo hands a graph to its backend, before the compiler touches it: a copy of the graph is eager's side.
-`Comparer` compares the calls, and `Holder` stops the script at the first one that fails; the process then answers the torch-free
-side's questions about that call.
+The hook is where Dynamo passes a graph to its backend, before the compiler touches it: a copy of the graph is eager's
+side. `Comparer` compares the calls, and `Holder` stops the script at the first failing one; the process then answers
+the torch-free side's questions about that call.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ from .script_run import let_nothing_check_itself, what_ends
 
 AFTERWARDS = "also afterwards: what it reads there is the later call's. Clone outputs that are kept where their memory is used again, as by CUDA graphs."
 MOST = 20
-"""Most notes, uncompared graphs and missing errors that one run reports, of each."""
+"""Most notes, uncompared graphs and missing errors in one report, of each."""
 MOST_SUSPECTS = 100
-"""Most suspects that one run reports, since each one costs another run of the script."""
+"""Most suspects in one report, since each costs another run of the script."""
 MOST_OUTPUT = 200_000
-"""Bytes of a script's output that are told, from its beginning."""
+"""Most bytes of a script's output in a report, from its beginning."""
 MOST_PRINTED = 16 << 10
-"""Bytes of the end of a script's output in which its last line is looked for."""
+"""Bytes at the end of a script's output that are searched for its last line."""
 
 
 class WhyNot(NamedTuple):
-    """Why a call cannot be compared: the rule that leaves it out, and the words for it; both empty where it can be."""
+    """Why a call cannot be compared: the rule that skips it, and its words; both empty if it can."""
 
     rule: str = ""
     words: str = ""
@@ -80,8 +80,8 @@ def survey(message: Message, channel: Channel) -> None:
 class Survey:
     """The run of one script, with or without the compiler.
 
-    The process reports each phase that it enters (`Line.phase`). The signal ``STOP`` ends the script at the next point where nothing
-    is being compiled or compared.
+    The process reports each phase that it enters (`Line.phase`). The signal ``STOP`` ends the script at the next point
+    where nothing is being compiled or compared.
     """
 
     def __init__(self, request: SurveyRequest, channel: Channel) -> None:
@@ -93,7 +93,7 @@ class Survey:
         self._lost = LostGpu(self._end_lost)
         self._comparer = Comparer(self._record, self._line, self._holder, self._lost)
         self._replaces_random = False
-        """Whether compiled code draws eager's random numbers only because it is compared."""
+        """Whether compiled code uses eager's random numbers only for the sake of the comparison."""
         self._attempts: Attempts | None = None
         self._children = Children()
         self._error: BaseException | None = None
@@ -183,7 +183,7 @@ class Survey:
         )
 
     def _output(self) -> str | None:
-        """What the script has printed, which goes to where it would have gone; None where it was not collected."""
+        """The script's output, which is still forwarded; None if it was not collected."""
         if self._printed is None:
             return None
         text = self._printed.text(MOST_OUTPUT)
@@ -191,7 +191,7 @@ class Survey:
         return text
 
     def _found(self) -> messages.Health:
-        """The health of what was compiled, and how long the run took without the comparison."""
+        """The health of the compiled code, and the duration of the run without the comparison."""
         seconds = time.monotonic() - self._begun - self._coverage.seconds
         return replace(self._health.found(self._coverage.graphs), seconds=seconds)
 
@@ -200,7 +200,7 @@ class Survey:
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
         graph = CapturedGraph(len(self._coverage.graphs), module, backend, inputs)
         self._coverage.add(graph, _frame())
-        with contextlib.suppress(Exception):  # options may be of any kind, and no verdict depends on them
+        with contextlib.suppress(Exception):  # options may have any type, and no verdict depends on them
             self._health.settings.look(backend)
         if is_capturing():
             compiled = compile_()
@@ -238,7 +238,7 @@ class Survey:
         return lambda *args: self._on_call(graph, compiled, list(args), WhyNot())
 
     def _look_at(self, graph: CapturedGraph, call: Call) -> None:
-        """Run a new graph once in eager: how long that takes, whether it raises, whether it draws random numbers."""
+        """Run a new graph once in eager: how long does it take, does it raise, does it draw random numbers?"""
         self._line.phase("compare", graph, None)
         begun = time.monotonic()
         try:
@@ -254,7 +254,7 @@ class Survey:
             self._lost.end_if(error)
             graph.eager_error = error
         if graph.random:
-            # Makes inductor draw eager's random numbers, so that the graph can be compared. Never reset, since a backward is
+            # Make inductor use eager's random numbers, so that the graph can be compared. Never reset: a backward is
             # compiled later, when the script gets there.
             if not torch._inductor.config.fallback_random:
                 self._replaces_random = True
@@ -307,10 +307,11 @@ class Survey:
     # stopping ----------------------------------------------------------------------------------------------------
 
     def _on_stop(self, number: int, frame: types.FrameType | None) -> None:
-        """Handler of ``STOP``. Waits if something is being compiled: a graph that Dynamo captures is still looked at, and a backward that is
-        compiled at its first run could not be replayed from within.
+        """Handler of ``STOP``. Waits while something is being compiled.
 
-        Also waits for the first backward of a compared call, unless this is the second ``STOP``.
+        A graph that Dynamo is capturing is still compared, and a backward that is compiled at its first run could not
+        be replayed from inside it. Also waits for the first backward of a compared call, unless this is the second
+        ``STOP``.
         """
         self._stops_asked += 1
         if get_metrics_context().in_progress():
@@ -337,13 +338,13 @@ class Survey:
 
 
 def _frame() -> Any:
-    """An id of the frame that is being compiled, equal for its recompilations."""
+    """An id of the frame being compiled, equal for its recompilations."""
     compilation = torch._guards.CompileContext.current_compile_id()
     return compilation and (getattr(compilation, "compiled_autograd_id", None), compilation.frame_id)
 
 
 def _last_line() -> str:
-    """The last line that this process has printed and that has words in it; empty if the script has moved its output elsewhere."""
+    """The last printed line of this process with words in it; empty if the script has redirected its output."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()

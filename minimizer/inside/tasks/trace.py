@@ -1,7 +1,7 @@
-"""The trace of a script: one run that notes the calls of torch around its compiled graphs, as one flat program.
+"""The trace of a script: one run that records the calls of torch around its compiled graphs, as one flat program.
 
-Dynamo compiles as usual, and eager's kernels run what it hands over (`trace.graphs`). Other threads, and processes that the script
-starts, are not seen.
+Dynamo compiles as usual, and eager's kernels run its graphs (`trace.graphs`). Other threads, and processes started by
+the script, are not seen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .random_start import RandomStart
 from .script_run import what_ends
 
 MOST_CODE = 300_000
-"""Characters of the longest statement that is sent: a call of a graph names all of its inputs."""
+"""Characters of the longest statement to send: a call of a graph names all of its inputs."""
 
 
 def trace(message: Message, channel: Channel) -> None:
@@ -43,7 +43,7 @@ def trace(message: Message, channel: Channel) -> None:
         channel.send(outcome)
 
     def end_early() -> None:
-        """End the process here: an endless loop of the script has been seen for long enough."""
+        """End the process here: an endless loop of the script was traced for long enough."""
         end_with(finish)
 
     recorder = Recorder(Limits(request.events, request.bytes, request.seconds), end_early)
@@ -53,12 +53,12 @@ def trace(message: Message, channel: Channel) -> None:
     with mode:
         error = what_ends(request.script, request.args, request.text)
     if not recorder.is_here:
-        end_with(lambda: None)  # a fork that came to the script's end: the answer is its parent's
+        end_with(lambda: None)  # a fork of the script that reached its end: its parent answers
     finish(error)
 
 
 def _written(recorder: Recorder, regions: Regions, file: str) -> Message:
-    """What was noted, with the names of its values."""
+    """The record, with the names of its values."""
     names = recorder.names.final(_functions(graph.program for graph in regions.graphs))
     inputs = recorder.inputs
     for number, value in recorder.states.items():
@@ -66,7 +66,7 @@ def _written(recorder: Recorder, regions: Regions, file: str) -> Message:
     stored = set(inputs.save(file, names))
     events: list[Message] = []
     before = [0]
-    """For each number of events that were noted, how many of them are sent."""
+    """For each number of recorded events, how many of them are sent."""
     for event in recorder.events:
         sent = _event(event, names)
         if len(sent["code"]) <= MOST_CODE:
@@ -102,7 +102,7 @@ def _written(recorder: Recorder, regions: Regions, file: str) -> Message:
 
 
 def _functions(graphs: Iterable[Message | None]) -> Iterator[str]:
-    """The names of bodies of graphs, and those in arguments of ``torch.compile``, such as a backend of the script's."""
+    """The names of graph bodies, and of functions in arguments of ``torch.compile``, such as a backend of the script's."""
     for graph in graphs:
         if graph is not None:
             yield from (body["name"] for body in graph["functions"])

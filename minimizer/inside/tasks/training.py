@@ -1,4 +1,4 @@
-"""A run of a script that trains: what tasks on its losses and on the errors of its graphs begin with, and where they end it."""
+"""A run of a training script: the common begin and end of tasks on its losses and on the errors of its graphs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Training:
     """The script of a request, ready to run. All runs draw the same random numbers, and build kernels in parallel.
 
     Args:
-        finish: sends the answer; it is called behind the last step of the request too, where the process ends.
-        around: the surroundings in which each backward runs.
+        finish: sends the answer; also called after the last step of the request, where the process ends.
+        around: creates the context in which each backward runs.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Training:
         self.losses = Losses(around, self._end_late)
 
     def run(self, channel: Channel) -> BaseException | None:
-        """Run it to its end, and return the exception that it raises."""
+        """Run the script to its end, and return the exception that it raises."""
         channel.send(Phase(phase="loss"))
         return what_ends(self._request.script, self._request.args, self._request.text)
 

@@ -1,6 +1,6 @@
 """One trial: does this program fail, and how? Runs in its own fork, and reports each phase before it begins.
 
-The candidate is source text, as it would stand in ``repro.py``. It runs first in eager (a candidate that raises both there and
+The candidate is source text, as in ``repro.py``. It runs first in eager (a candidate that raises both there and
 compiled is invalid), then through the public ``torch.compile``.
 """
 
@@ -37,7 +37,7 @@ from ..wire import Channel, Message
 from . import frozen
 
 MANY = 100
-"""Most differentiable outputs that are reported; no repro is written for more."""
+"""Most differentiable outputs in a report; no repro is written for more."""
 
 
 def judge(message: Message, channel: Channel) -> None:
@@ -54,9 +54,9 @@ def judge(message: Message, channel: Channel) -> None:
 
 
 def observe(message: Message, channel: Channel) -> None:
-    """Task of a forked child: answer with the aten operators (packet names, in order) that a candidate runs in eager, up to an error.
+    """Task of a forked child: answer with the aten operators (packet names, in order) that a candidate runs in eager.
 
-    The outcome has that error.
+    Up to an error, if it raises; the outcome then has it.
     """
     request = TrialRequest.read(message)
     function, loaded = Trial(request, channel).load()
@@ -198,7 +198,7 @@ class Trial:
         return dict(options)
 
     def compiler(self) -> Run:
-        """What runs a call compiled. Each function is compiled once, at its first call."""
+        """The runner of a compiled call. Each function is compiled once, at its first call."""
         compiled = functools.cache(self.compile)
         return lambda call: call.run(compiled(call.function))
 
@@ -222,7 +222,7 @@ def outcome_of(found: Judged | Raised) -> Outcome:
 
 
 def outcome_behind(error: Exception, call: Call, compiled: Run) -> Outcome:
-    """The outcome of a call that raises in eager: whether compiled code raises too."""
+    """The outcome of a call that raises in eager: does compiled code raise too?"""
     try:
         compiled(call)
     except Exception:
@@ -231,8 +231,10 @@ def outcome_behind(error: Exception, call: Call, compiled: Run) -> Outcome:
 
 
 def _unchanged(before: Any, after: Any) -> bool:
-    """Whether an input is unchanged, with NaN equal to NaN. Values are compared since a custom operator's schema may be wrong or missing;
-    if they cannot be, True."""
+    """Whether an input is unchanged, with NaN equal to NaN; True if values cannot be compared.
+
+    Values are compared since a custom operator's schema may be wrong or missing.
+    """
     if not isinstance(before, torch.Tensor):
         return True
     with contextlib.suppress(RuntimeError, NotImplementedError):
