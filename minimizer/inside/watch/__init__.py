@@ -1,1 +1,1 @@
-"""Observation of a running script: its compiled calls, exceptions and child processes, and how much of it was compared."""
+"""Observation of a running script: its compiled calls, exceptions and child processes, and what of it was compared."""

@@ -1,4 +1,4 @@
-"""Detects whether Dynamo was ever given a frame. If not, the compiler cannot be to blame (verdict `nothing_compiled`).
+"""Detects whether Dynamo ever got a frame. If not, the compiler cannot be at fault (verdict `nothing_compiled`).
 
 An attempt counts from the moment Dynamo is called, even if it ends in a Dynamo error or captures no graph.
 """
@@ -12,7 +12,8 @@ from typing import Any
 from torch._dynamo import convert_frame
 
 ENTRIES = ("_compile", "compile_frame")
-"""Functions of `convert_frame` that receive every frame Dynamo does not skip: frames that are called, and frames only captured."""
+"""Functions of `convert_frame` that receive every frame Dynamo does not skip: called frames, and frames only captured.
+"""
 
 
 class Attempts:

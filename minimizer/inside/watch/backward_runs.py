@@ -1,4 +1,4 @@
-"""How often a script runs a backward, by any call and in any thread."""
+"""Counts how often a script runs a backward, by any call and in any thread."""
 
 from __future__ import annotations
 

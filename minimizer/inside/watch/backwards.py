@@ -1,8 +1,8 @@
 """Matches the script's backward passes to compared calls, and collects the cotangents that they pass in.
 
-A compared call is kept until the script has run a backward through its outputs; then that backward is replayed on both sides. It
-is dropped as soon as no backward can come any more: only the hooks on the outputs own the objects that collect cotangents, so
-these die with the outputs' autograd graph.
+A compared call is kept until the script has run a backward through its outputs; then that backward is replayed on both
+sides. It is dropped once no backward can follow: only the hooks on the outputs own the objects that collect cotangents,
+so these die with the outputs' autograd graph.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from .captured import CapturedGraph
 from .own_gradients import OwnGradients, differ
 
 MOST_BACKWARD = 256
-"""Calls kept while waiting for their backward: enough for a training step of as many graphs, and bounds memory in a long evaluation."""
+"""Most calls kept while waiting for their backward: enough for a training step of as many graphs, and a memory bound
+for a long evaluation.
+"""
 
 
 class BackwardCall:
@@ -47,11 +49,11 @@ class BackwardCall:
         self.ran_unseen = False
         """Whether compiled autograd ran its backward without our hooks; the replay then takes ones as cotangents."""
         self._switches: GlobalState | None = None
-        """The switches of the script's backward: those when its first cotangent arrived. None until then."""
+        """The switches of the script's backward, taken when its first cotangent arrived. None until then."""
         outputs = [output for output in tensors(actual) if output.requires_grad]
         self._outputs = [(_outline(output), output.device) for output in outputs]
         self._setup = graph.setup_lines() if outputs else ([], [])
-        """`state.setup_lines` at the time of the call; empty if no backward can come."""
+        """`state.setup_lines` at the time of the call; empty if no backward can follow."""
         self._keepers: list[weakref.ref[Any]] = []
         for index, output in enumerate(outputs):
             keeper = self._keeper(index)
@@ -61,7 +63,7 @@ class BackwardCall:
 
     @property
     def can_run(self) -> bool:
-        """Whether a backward may still come."""
+        """Whether a backward may still follow."""
         return any(keeper() is not None for keeper in self._keepers)
 
     @property
@@ -80,7 +82,7 @@ class BackwardCall:
         )
 
     def surroundings(self) -> tuple[list[str], list[str], list[str]]:
-        """`state.setup_lines` for the backward, and the contexts under which the call itself is made there (`state.contexts`)."""
+        """`state.setup_lines` for the backward, and the contexts around the call itself (`state.contexts`)."""
         lines, opaque = self._setup
         call, behind = self._call.switches.autocast, (self._switches or self._call.switches).autocast
         if call == behind:
@@ -99,22 +101,24 @@ class BackwardCall:
         return self._own.in_place_of(self._compiled(replay))
 
     def own(self, replayed: Side) -> Side | None:
-        """What the script's own backward got, where that is known and not what the replay got of the same compiled code."""
+        """The gradients of the script's own backward, if known and different from the replay of the same compiled code."""
         known = self._own.known
         return Side(None, (), known) if known is not None and differ(known, replayed.gradients) else None
 
     @property
     def is_in_held(self) -> bool:
-        """Whether the script's backward has returned a gradient in the memory of one that a leaf held: it has written over that."""
+        """Whether the script's backward returned a gradient in the memory of a gradient that a leaf held, and so
+        overwrote it.
+        """
         return self._own.is_in_held
 
     @property
     def is_behind_change(self) -> bool:
-        """Whether the script has changed an input between the call and its backward, unseen by autograd."""
+        """Whether the script changed an input between the call and its backward, unseen by autograd."""
         return self._own.is_behind_change
 
     def _keeper(self, index: int) -> Callable[[torch.Tensor | None], None]:
-        call = weakref.ref(self)  # the hook must not keep the call alive, nor its inputs
+        call = weakref.ref(self)  # the hook must not keep the call, or its inputs, alive
 
         def keep(cotangent: torch.Tensor | None) -> None:
             # Compiled autograd traces hooks: this one must add no operations to its graphs.
@@ -134,7 +138,7 @@ def _outline(output: torch.Tensor) -> torch.Tensor:
 
 
 class Backwards:
-    """The compared calls whose backward may still come."""
+    """The compared calls whose backward may still follow."""
 
     def __init__(self) -> None:
         self._calls: list[BackwardCall] = []
@@ -143,7 +147,7 @@ class Backwards:
         """Keys of calls that had a backward, and keys of calls whose outputs died without one."""
 
     def keep(self, call: BackwardCall) -> None:
-        """Keep a call if it can have a backward; beyond `MOST_BACKWARD` the oldest are given up."""
+        """Keep a call if it can have a backward; beyond `MOST_BACKWARD` the oldest are dropped."""
         if call.can_run:
             self._calls.append(call)
             for early in self._calls[:-MOST_BACKWARD]:
@@ -165,12 +169,14 @@ class Backwards:
         return ran
 
     def run_unseen(self) -> None:
-        """Record that compiled autograd ran a backward; it is taken to be that of all calls that wait for one."""
+        """Record that compiled autograd ran a backward, and attribute it to all calls that wait for one."""
         for call in self._calls:
             call.runs_unseen()
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a compared call still waits for its backward, and no earlier call of its key was seen to have or to lack one."""
+        """Whether a compared call still waits for its backward, and no earlier call of its key decided whether there is
+        one.
+        """
         known = self._with | self._without
         return any(call.can_run and not call.ran and call.key not in known for call in self._calls)

@@ -1,4 +1,4 @@
-"""`CapturedGraph`: a graph as Dynamo captured it, before the compiler touched it, with facts about its calls."""
+"""`CapturedGraph`: a graph as captured by Dynamo, before the compiler touched it, with facts about its calls."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..values.bodies import nodes_of
 
 
 class CapturedGraph:
-    """A graph as Dynamo captured it, before the compiler touched it, and the record of its calls."""
+    """A graph as captured by Dynamo, before the compiler touched it, and the record of its calls."""
 
     def __init__(self, index: int, module: fx.GraphModule, backend: Any, inputs: list[Any]) -> None:
         self.index, self.backend = index, backend
         self.compile_id = str(torch._guards.CompileContext.current_compile_id() or "")
-        """Dynamo's name of the compilation: the number of its frame, a slash, and the number of the compilation of that frame."""
+        """Dynamo's compile id: the number of the frame, a slash, and the number of the compilation of that frame."""
         self.called_from = caller()
-        """The user's line that called the graph first."""
+        """The user's line of the graph's first call."""
         self.state_places = dict.fromkeys(state_places(module, inputs))
         """Positions of parameters and buffers among the graph's inputs, in order."""
         first = next(iter(self.state_places), None)
@@ -35,11 +35,15 @@ class CapturedGraph:
         """Path of the module that owns the first parameter or buffer, relative to the compiled module."""
         self.lifted = LiftedGraph(module)
         self.module = self.lifted.module
-        """Takes the inputs of `LiftedGraph` (the graph's own tensors come last); every list of inputs here has that form."""
+        """Takes the inputs of `LiftedGraph` (the graph's own tensors come last); every list of inputs here has that
+        form.
+        """
         self.form = tuple(
             (node.op, str(node.target)) for node in self.module.graph.nodes if node.op.startswith("call_")
         )
-        """The operations it calls, in order. Equal for equal modules, even if only some of their inputs require gradients."""
+        """The operations it calls, in order. Equal for equal modules, even if only some of their inputs require
+        gradients.
+        """
         self.communicates = communicates(module)
         self.severed: SeveredGraph | None = None
         """The graph without its collectives; None if it has none, or one that cannot be cut out."""
@@ -53,12 +57,12 @@ class CapturedGraph:
         self.recomputes = _recomputes(module)
         self.resizes = _resizes(module)
         self.known: Known | None = None if _has_bodies(module) else Known()
-        """What the referee knows of every call of the graph; None if that can differ from call to call."""
+        """The referee's knowledge of every call of the graph; None if it can differ from call to call."""
         self.calls = 0
         self.key: int | None = None
         """The key of its last call; see `Keys`."""
         self.watched: list[int] = []
-        """Numbers of the calls that should be compared."""
+        """Numbers of the calls to compare."""
         self.compared: list[int] = []
         """Numbers of the calls that were compared."""
         self.backward: list[int] = []
@@ -72,7 +76,7 @@ class CapturedGraph:
         self.asked_own_errors = False
         """Whether one of its calls that raise was compiled with Inductor's own random operators, to see if these raise too."""
         self.backwards_given_up = 0
-        """Compared calls that were dropped before their backward came (see `backwards.MOST_BACKWARD`)."""
+        """Compared calls that were dropped before their backward (see `backwards.MOST_BACKWARD`)."""
         self.eager_error: BaseException | None = None
 
     def is_whole(self, why: str) -> None:
@@ -88,7 +92,7 @@ class CapturedGraph:
         return StackLine(str(file), int(str(line)), str(code), "")
 
     def setup_lines(self) -> tuple[list[str], list[str]]:
-        """`state.setup_lines` for the state of this moment."""
+        """`state.setup_lines` for the current state."""
         return state.setup_lines(getattr(self.backend, "dynamic", None))
 
 

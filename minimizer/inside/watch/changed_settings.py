@@ -1,4 +1,4 @@
-"""The settings that a script, its calls of ``torch.compile`` and the environment change from their defaults."""
+"""Settings that differ from their defaults because of the script, its calls of ``torch.compile`` or the environment."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from ..graph import state
 from ..messages import Changed
 
 MOST_CHANGED, MOST_LOOKS = 100, 64
-"""Settings that are told, and compilations at which is looked: a script that compiles more has shown what it sets by then."""
+"""Most reported settings, and compilations at which settings are read: a script with more has shown its settings by
+then.
+"""
 
 
 class ChangedSettings:
-    """Settings as they were when graphs were compiled, and as they are in the end: one that is put back meanwhile is told too."""
+    """Settings at the compilations of graphs and at the end: one that is reset in between is reported too."""
 
     def __init__(self) -> None:
         self._while_compiling: dict[str, Changed] = {}
@@ -25,7 +27,7 @@ class ChangedSettings:
         self._looks = 0
 
     def look(self, backend: Any) -> None:
-        """Note what is changed while a graph is compiled, and the options that its backend object was made with."""
+        """Record the changed settings at the compilation of a graph, and the options of its backend object."""
         self._looks += 1
         if self._looks > MOST_LOOKS:
             return
@@ -36,18 +38,20 @@ class ChangedSettings:
             self._options[name] = Changed(name, "", state.shown(value), by="torch.compile")
 
     def leave_out(self, name: str) -> None:
-        """Never tell of a setting that we make ourselves from now on."""
+        """Never report a setting that we change ourselves from now on."""
         if name not in self._while_compiling:
             self._ours.add(name)
 
     def found(self) -> list[Changed]:
-        """All of them, each once, in the order of what has set them: the script, its calls of ``torch.compile``, the environment."""
+        """All of them, each once, by what set them: the script, its calls of ``torch.compile``, the environment."""
         now = {one[0]: Changed(*one) for one in state.changed_settings() if one[0] not in self._ours}
         variables = [Changed(name, "", ", ".join(of), by="environment") for name, of in set_variables()]
         return [*(self._while_compiling | now).values(), *self._options.values(), *variables][:MOST_CHANGED]
 
 
 def _is_of_torch() -> bool:
-    """Whether torch compiles the body of an operator that was called in eager, such as ``torch.cond``, under settings of its own."""
+    """Whether torch itself compiles the body of an operator called in eager, such as ``torch.cond``, under its own
+    settings.
+    """
     asked = getattr(torch._higher_order_ops.utils, "_in_hop_compile", None)  # torch 2.11 has none
     return asked is not None and bool(asked())

@@ -1,6 +1,7 @@
 """Counts the processes that a script starts, whose compiled code we cannot observe.
 
-Processes that torch starts for itself, such as compilers and compile workers, do not count; data loaders and launchers do.
+Processes that torch starts for itself, such as compilers and compile workers, do not count; data loaders and launchers
+do.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Children:
     def __init__(self) -> None:
         self.count = 0
         self._starting = threading.local()
-        """Set in a thread while it starts a `multiprocessing` process: the forks and spawns inside are not counted again."""
+        """Set in a thread while it starts a `multiprocessing` process: the forks and spawns inside are not counted
+        again.
+        """
         process: Any = multiprocessing.process.BaseProcess
         process.start = self._started(process.start)
         sys.addaudithook(self._on_event)

@@ -1,4 +1,4 @@
-"""What Dynamo's own metrics say of a run, as data: graph breaks and recompiles with the user's lines."""
+"""Converts Dynamo's metrics of a run to data: graph breaks and recompiles with the user's lines."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from ..places import place_of, without_folders
 from .captured import CapturedGraph
 
 MOST_BREAKS, MOST_RECOMPILES, MOST_LINES, MOST_TEXT = 100, 500, 30, 2000
-"""Breaks and recompiles that are reported, lines of a stack, and characters of a reason."""
+"""Most breaks and recompiles to report, lines of a stack, and characters of a reason."""
 MOST_DECORATORS = 20
-"""Lines above a ``def`` that belong to it."""
+"""Most lines of decorators above a ``def``."""
 REFUSED = re.compile(r"recompile.limit|cache.size.limit", re.IGNORECASE)
-"""In what Dynamo says of a compilation that it refuses, since there were too many."""
+"""Matches Dynamo's reason for refusing a compilation after too many."""
 GIVEN_UP = ("Unsupported", "UserError", "UncapturedHigherOrderOpError")
-"""The exceptions by which Dynamo gives a function up as a whole: a graph break that it cannot resume behind, such as in a loop."""
+"""Exceptions with which Dynamo gives up a whole function: a graph break that it cannot resume after, such as in a loop.
+"""
 RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
-"""The name of the function that Dynamo makes of what follows a graph break."""
+"""Matches the name of Dynamo's continuation function after a graph break."""
 STACK = re.compile(r"Line: (\d+), Name: (.*?), Filename: (.*)", re.DOTALL)
 WRAPPER = "external_utils.py"
-"""The file of the function in which Dynamo calls a module of torch's, such as Sequential."""
+"""The file of the function in which Dynamo calls a torch module, such as Sequential."""
 MADE = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-"""A frame of the stack at which a guard was made, in the words of a recompile."""
+"""Matches a frame of the stack at which a guard was created, in the text of a recompile."""
 
 
 def breaks(graphs: Sequence[CapturedGraph]) -> list[Break]:
-    """The graph breaks of this process, each place once, with those at which Dynamo gave a function up."""
+    """The graph breaks of this process, each place once, including those at which Dynamo gave up a function."""
     found: dict[tuple[str, int, str], Break] = {}
     for reason in books.graph_break_reasons:
         stack = list(reason.user_stack)
@@ -76,7 +77,9 @@ def recompiles() -> list[Recompile]:
 
 
 def _add(found: dict[tuple[str, int, str], Break], one: Break) -> None:
-    """Add a break, or what it says of a place that is known: a loop's is met twice, if it is called from a function given up."""
+    """Add a break, merged with a known one of the same place: one in a loop appears twice if called from a function
+    given up.
+    """
     place = one.stack[-1] if one.stack else StackLine("", 0, "", one.function)
     key = (place.file, place.line, "" if place.line else one.reason)
     if key not in found:
@@ -86,7 +89,7 @@ def _add(found: dict[tuple[str, int, str], Break], one: Break) -> None:
 
 
 def _passes(file: str, function: str, line: int, graphs: Sequence[CapturedGraph]) -> int:
-    """How often a line of a function was passed: the calls of its graph before a break there, or of the one behind it."""
+    """How often a line was executed: the number of calls of the graph before a break there, or of the one after it."""
     frames: dict[str, list[Any]] = {}
     for one in books.get_compilation_metrics():
         if one.co_filename == file and _name(one.co_name or "") == function and (one.co_firstlineno or 0) <= line:
@@ -109,13 +112,13 @@ def _frame(metrics: Any) -> str:
 
 
 def _name(name: str) -> str:
-    """The name of the user's function, for one that Dynamo has made of a part of it too."""
+    """The name of the user's function, also for a continuation that Dynamo made of it."""
     found = RESUMED.fullmatch(name)
     return found[1] if found else name
 
 
 def _outermost(lines: Sequence[StackLine], name: str) -> str:
-    """The user's function that is split: the one that is compiled, by its name, unless that is torch's own around the user's."""
+    """The user's function that is split: the compiled one, by its name, unless that is torch's own around the user's."""
     return lines[0].function if lines and lines[0].function else _name(name)
 
 
@@ -124,13 +127,13 @@ def _text(reason: Any) -> str:
 
 
 def _entry(text: str) -> tuple[str, int, str]:
-    """A frame in the words of Dynamo's metrics."""
+    """A frame in the text of Dynamo's metrics."""
     found = STACK.fullmatch(text)
     return (found[3], int(found[1]), found[2]) if found else ("", 0, "")
 
 
 def _lines(frames: Iterable[tuple[str, int, str]]) -> list[StackLine]:
-    """The frames that are the user's own."""
+    """The frames in the user's code."""
     found = []
     for file, line, name in frames:
         place = place_of(file) if file else None
@@ -140,7 +143,7 @@ def _lines(frames: Iterable[tuple[str, int, str]]) -> list[StackLine]:
 
 
 def _def_line(metrics: Any) -> int:
-    """The line of a function's ``def``: its decorators stand above it, and what Dynamo resumes behind a graph break below."""
+    """The line of a function's ``def``: decorators are above it, and continuations after a graph break below."""
     file, first, name = metrics.co_filename or "", metrics.co_firstlineno or 0, metrics.co_name or ""
     is_resumed = _name(name) != name
     begin = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(_name(name))}\b")
@@ -149,7 +152,7 @@ def _def_line(metrics: Any) -> int:
 
 
 def _is_around(place: tuple[str, int, str], own: tuple[str, int, str]) -> bool:
-    """Whether a place is within the function itself, and not in one that it calls, as far as the lines tell."""
+    """Whether a place is in the function itself rather than in a callee, judged by line numbers."""
     if place[0] != own[0] or place[1] < own[1]:
         return False
     lines = [linecache.getline(own[0], line) for line in range(own[1], place[1] + 1)]

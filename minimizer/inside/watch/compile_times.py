@@ -1,4 +1,4 @@
-"""Compile time by graph and phase, from Dynamo's own metrics, and equal blocks that are compiled again and again inside one graph."""
+"""Compile time by graph and phase, from Dynamo's own metrics, and equal blocks compiled repeatedly inside one graph."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..messages import Compilation, EqualBlocks, StackLine
 from .captured import CapturedGraph
 
 MOST_COMPILATIONS, MOST_LISTS = 50, 20
-"""Graphs, the costliest first, and lists of blocks of each, that are reported."""
+"""Most reported graphs, the costliest first, and lists of blocks of each."""
 BOUND = "__self__"
-"""The step from the method that is compiled to its module, where torch's own module is compiled by its ``forward``."""
+"""The step from the compiled method to its module, if torch's own module is compiled by its ``forward``."""
 LEAST_BLOCKS = 2
-"""Blocks that are equal: a list without a pair of them repeats nothing."""
+"""Least number of equal blocks: a list without a pair of them repeats nothing."""
 
 
 def compilations(graphs: Sequence[CapturedGraph]) -> list[Compilation]:
-    """The compilation of each graph with its backward, the costliest first; without those whose id another graph has too."""
+    """The compilation of each graph with its backward, the costliest first; graphs with a duplicate id are left out."""
     metrics: dict[str, list[Any]] = {}
     for one in books.get_compilation_metrics():
         metrics.setdefault(str(one.compile_id or ""), []).append(one)
-    times = Counter(graph.compile_id for graph in graphs)  # after `torch._dynamo.reset` they are counted from 0 again
+    times = Counter(graph.compile_id for graph in graphs)  # `torch._dynamo.reset` restarts them at 0
     found = [
         _compilation(graph, metrics[graph.compile_id])
         for graph in graphs
@@ -36,7 +36,7 @@ def compilations(graphs: Sequence[CapturedGraph]) -> list[Compilation]:
 
 
 def _compilation(graph: CapturedGraph, metrics: Sequence[Any]) -> Compilation:
-    """What the compiler's metrics say of one graph; each phase without those within it."""
+    """The compiler's metrics of one graph; each phase excludes nested ones."""
     frame = sum(one.entire_frame_compile_time_s or 0.0 for one in metrics)
     aot = seconds_of(metrics, "aot_autograd_cumulative_compile_time_us")
     backward = seconds_of(metrics, "backward_cumulative_compile_time_us")
@@ -59,12 +59,14 @@ def _compilation(graph: CapturedGraph, metrics: Sequence[Any]) -> Compilation:
 
 
 def seconds_of(metrics: Sequence[Any], name: str) -> float:
-    """The sum of one of Dynamo's metrics, which it has in microseconds."""
+    """The sum of one of Dynamo's metrics, converted from microseconds."""
     return sum(getattr(one, name, None) or 0 for one in metrics) / 1e6
 
 
 def equal_blocks(graph: fx.Graph) -> list[EqualBlocks]:
-    """The lists of modules, such as ``layers``, of which some compute the same with other weights; outer lists hide those within them."""
+    """Lists of modules, such as ``layers``, with members of equal computation and different weights; outer lists hide
+    inner ones.
+    """
     forms: dict[str, dict[str, list[Hashable]]] = {}
     for node in graph.nodes:
         if node.op.startswith("call_"):
@@ -80,17 +82,17 @@ def equal_blocks(graph: fx.Graph) -> list[EqualBlocks]:
 
 
 def _places(node: fx.Node) -> dict[tuple[str, str], None]:
-    """The lists of modules that a node is in, each with the place in it."""
+    """The lists of modules around a node, each with the node's index in it."""
     found: dict[tuple[str, str], None] = {}
     for source, *_ in (node.meta.get("nn_module_stack") or {}).values():
         steps = [step for step in module_path(source).split(".") if step != BOUND]
         for at, step in enumerate(steps):
-            if step.isdigit() and not source.startswith("G["):  # what a global holds is no part of the compiled module
+            if step.isdigit() and not source.startswith("G["):  # not a global's module
                 found[".".join(steps[:at]), step] = None
     return found
 
 
 def _form(node: fx.Node) -> Hashable:
-    """What a node computes: its operation, and the type, size and dtype of the result."""
+    """The computation of a node: its operation, and the type, size and dtype of the result."""
     value = node.meta.get("example_value")
     return node.op, str(node.target), str(getattr(value, "shape", type(value))), str(getattr(value, "dtype", ""))

@@ -1,4 +1,4 @@
-"""Lists the modules that ran compiled, to see whether a changed script has sent some of them to eager."""
+"""Lists the modules that ran compiled, to detect a changed script that moved some of them to eager."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ..graph.modules import module_of
 from .coverage import Coverage
 
 MOST_MODULES = 5000
-"""Paths that are reported at most, to bound the message."""
+"""Most reported paths, to bound the message."""
 
 
 def compiled_modules(coverage: Coverage) -> list[str]:
-    """Paths, from the root of the model, of the modules that have operations in a graph that was called."""
+    """Paths, from the root of the model, of the modules with operations in a graph that was called."""
     found: dict[str, None] = {}
     for graph, made in zip(coverage.graphs, coverage.keys.of_graph, strict=False):
         instances = dict.fromkeys(coverage.keys.name(key) for key in dict.fromkeys(made))

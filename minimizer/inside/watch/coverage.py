@@ -14,18 +14,20 @@ from .keys import Keys
 from .python_state import PythonState
 
 EARLY = 8
-"""A first run compares this many calls of each key without gaps. Once every graph was called this often, a script that compiles
-nothing new may be stopped."""
+"""Number of first calls of each key that a first run compares without gaps.
+
+Once every graph was called this often, a script without new compilations may be stopped.
+"""
 LEAST_SECONDS = 20.0
-"""Seconds that comparing may take in any run; beyond that, comparing may take no longer than the script itself."""
+"""Seconds of comparison allowed in any run; beyond that, it may take no longer than the script itself."""
 
 
 class Coverage:
     """Decides which calls of one run are compared, and counts calls made and compared.
 
-    Compared are: the first ``steps`` calls of each key, if the user set it; else the listed ``calls`` (chosen from the counts of an
-    earlier run); else, in a first run, the first eight calls of each key, the 16th, the 32nd and so on. In a job of several ranks
-    time does not limit what is compared, so that all ranks choose the same calls.
+    Compared are: the first ``steps`` calls of each key, if the user set it; else the listed ``calls`` (chosen from the
+    counts of an earlier run); else, in a first run, the first eight calls of each key, the 16th, the 32nd and so on. In
+    a job of several ranks time sets no limit, so that all ranks choose the same calls.
     """
 
     def __init__(self, asked: SurveyRequest) -> None:
@@ -41,7 +43,7 @@ class Coverage:
         self.state = PythonState()
 
     def add(self, graph: CapturedGraph, frame: Any) -> None:
-        """Record a new graph and the frame that it is being compiled for."""
+        """Record a new graph and the frame being compiled for it."""
         self.graphs.append(graph)
         self._frames.add(graph.index if frame is None else frame)
         self.state.add_frame()
@@ -70,7 +72,7 @@ class Coverage:
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Count the time of the ``with`` body as spent on comparing."""
+        """Count the time inside as spent on comparing."""
         begun = time.monotonic()
         try:
             yield
@@ -103,7 +105,7 @@ class Coverage:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether every graph was called often enough for a script that compiles nothing new to be stopped."""
+        """Whether every graph was called often enough to stop a script without new compilations."""
         return all(graph.calls >= (self._steps or EARLY) for graph in self.graphs)
 
     @property

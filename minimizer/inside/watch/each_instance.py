@@ -10,7 +10,7 @@ from ..messages import InstanceCalls
 from .coverage import Coverage
 
 MOST_INSTANCES = 2000
-"""Rows that are reported; more are left out, to bound the message."""
+"""Most reported rows, to bound the message."""
 
 
 class EachInstance:

@@ -27,9 +27,9 @@ from .timed_turns import Turn, turns_of
 CROWDED = "other processes used the cores during every measurement"
 UNRUN = "no call of a compiled graph returned"
 MOST = 50
-"""Distinct lines of each list that are reported."""
+"""Most distinct lines of each list in a report."""
 MOST_COMPILATIONS = 10_000
-"""Compilations that Dynamo keeps metrics of; by default it keeps the last 64 only."""
+"""Compilations whose metrics Dynamo keeps; its default is the last 64."""
 
 
 class Health:
@@ -43,16 +43,16 @@ class Health:
         self._ours = 0.0
         self._has_tried = False
         self._turns: dict[int, list[Turn]] = {}
-        """For each graph, the times of eager and compiled in each pair of calls that counts."""
+        """For each graph, the times of eager and compiled in each counted pair of calls."""
         self._kept: dict[int, tuple[int, int]] = {}
-        """For each graph, the bytes that a call of eager and compiled keeps for the backward."""
+        """For each graph, the bytes saved for backward by a call in eager and compiled."""
 
     def count_calls(self) -> None:
         """Count the outermost calls of compiled code, and backwards, from now on."""
         self._outer, self._backwards = OuterCalls(), BackwardRuns()
 
     def ours(self, seconds: float) -> None:
-        """Subtract seconds that we spent inside a compilation from the compile time."""
+        """Subtract seconds of our own work inside a compilation from the compile time."""
         self._ours += seconds
 
     def measure(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:
@@ -62,7 +62,9 @@ class Health:
             self._turns.setdefault(graph, []).extend(turns)
 
     def count_kept(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:
-        """Count the bytes that both sides of a graph keep for a backward, on copies of its arguments; the random state is restored."""
+        """Count the bytes that both sides of a graph save for backward, on copies of its arguments; restores the random
+        state.
+        """
         if torch.is_grad_enabled():
             rng = snapshot.rng_state()
             try:
@@ -74,7 +76,9 @@ class Health:
                 snapshot.set_rng_state(rng)
 
     def found(self, graphs: Sequence[CapturedGraph] = ()) -> messages.Health:
-        """Call times and Dynamo's metrics so far; ``graphs``: all that were captured, whose calls tell how often a place was passed."""
+        """Call times and Dynamo's metrics so far; ``graphs``: all captured ones, whose calls count how often places
+        were executed.
+        """
         metrics = books.get_compilation_metrics()
         frames = [m for m in metrics if m.entire_frame_compile_time_s]
         seconds = sum(m.entire_frame_compile_time_s or 0.0 for m in frames) - self._ours
@@ -112,7 +116,7 @@ class Health:
         )
 
     def _timed(self, graph: CapturedGraph) -> messages.Timed | None:
-        """The calls of a graph that Inductor compiled; None for others, and for one that was not timed or has no line of the user's."""
+        """The calls of a graph compiled by Inductor; None for others, for an untimed one, and without a user's line."""
         turns = self._turns.get(graph.index)
         is_generated = getattr(graph.backend, "compiler_name", None) == "inductor"
         if not turns or not is_generated or (place := graph.called_at) is None:
@@ -129,7 +133,7 @@ class Health:
         )
 
     def _fastest(self, side: Callable[[Turn], float]) -> float | None:
-        """Seconds of the fastest call of each graph on a side, together; None if none was timed."""
+        """The sum over graphs of the fastest call on a side, in seconds; None if none was timed."""
         return sum(min(map(side, turns)) for turns in self._turns.values()) if self._turns else None
 
     def _break(self, reason: Any) -> str:
@@ -143,7 +147,7 @@ class Health:
 
 
 def _code(metrics: Any) -> str:
-    """The code that was compiled: its function, file and line."""
+    """The compiled code: its function, file and line."""
     return f"{metrics.co_name}, {place_of(metrics.co_filename or '').name} line {metrics.co_firstlineno}"
 
 

@@ -1,6 +1,6 @@
-"""Holds the failing call: the script stops there for good, and the process answers questions about the call.
+"""Holds the failing call: stops the script there for good, and answers questions about the call.
 
-The call's values stay in memory; only values that a question asks for are written to a file.
+The call's values stay in memory; only requested values are written to a file.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from .line import Line, end_with
 from .record import Record
 
 MOST_EARLIER = 8
-"""Earlier calls of the failing graph that are remembered: the first one and the latest."""
+"""Earlier calls of the failing graph to keep: the first one and the latest."""
 
 
 class Holder:
     """Holds the first failing call, or the one at a place from an earlier run.
 
-    There the script is stopped before compiled code runs, which is how a crash is held.
+    At a given place, the script is stopped before compiled code runs, which is how a crash is held.
     """
 
     def __init__(self, line: Line, record: Record) -> None:
@@ -54,7 +54,7 @@ class Holder:
         """Recipes for the inputs of the calls before the held one: the first call, and the last few."""
 
     def is_at(self, graph: CapturedGraph, number: int | None, phase: str = "run") -> bool:
-        """Whether the place is this call in this phase, so that it is held before its outcome is known."""
+        """Whether the place is this call in this phase, to be held before its outcome is known."""
         return self.needs(graph, number) and self._at is not None and self._at.phase == phase
 
     def needs(self, graph: CapturedGraph, number: int | None) -> bool:
@@ -74,7 +74,9 @@ class Holder:
             self._earlier.append(recipe(graph.lifted.inputs(args)))
 
     def hold(self, graph: CapturedGraph, call: Call, failure: Failure, backward: BackwardCall | None = None) -> None:
-        """Stop the script here and answer questions about a call, or its ``backward``, until the pipe closes. Does not return."""
+        """Stop the script here and answer questions about a call, or its ``backward``, until the pipe closes. Does not
+        return.
+        """
         self._line.take_last_word()
         number = graph.calls - 1 if backward is None else backward.number
         instance = self._record.coverage.keys.name(graph.key if backward is None else backward.key)
@@ -91,7 +93,7 @@ class Holder:
 
 
 class HeldCall:
-    """A captured call, and the questions it answers: its program, golden values, literals, the calls before it."""
+    """A captured call, and the questions that it answers: its program, golden values, literals, the calls before it."""
 
     def __init__(
         self,
@@ -167,13 +169,15 @@ class HeldCall:
             if level in ("dynamo", "weighted"):
                 return {"error": str(opaque)}
             raise
-        for node in body["nodes"]:  # from the root of the model, not from what was compiled
+        for node in body["nodes"]:  # from the root of the model, not from the compiled module
             node["module"] = ".".join(filter(None, (self._instance, node.get("module"))))
         self._golden = GoldenGraph(module, inputs, dict(self._call.rng), body.pop("names"))
         return {**body, **self._surroundings(body["level"])}
 
     def _surroundings(self, level: str) -> Message:
-        """The program's context: setup statements, settings without source text, ``torch.compile`` arguments, grad mode."""
+        """The program's context: setup statements, settings without source text, ``torch.compile`` arguments, grad
+        mode.
+        """
         backend = self._graph.backend
         return {
             "setup": [*(f"import {module}" for module in modules_of(self._module)), *self._setup],

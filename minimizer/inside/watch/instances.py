@@ -1,8 +1,9 @@
 """Module instances: which of several equal modules a call of a shared graph belongs to, and its path in the model.
 
-Equal layers that are compiled one by one share one compiled graph, and each passes its own parameters. The instance is the
-``self`` of the compiled frame, which neither FSDP nor freezing changes. A compiled function has no ``self``; it is identified by
-the parameters and buffers that the graph takes. Both are held by weak references, so that we prolong no object's life.
+Equal layers that are compiled one by one share one compiled graph, and each passes its own parameters. The instance is
+the ``self`` of the compiled frame, which neither FSDP nor freezing changes. A compiled function has no ``self``; it is
+identified by the graph's parameter and buffer inputs. Both are held by weak references, so that we prolong no object's
+life.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from torch.nn import Module
 from ..graph.modules import WRAPPED, WRAPPERS
 
 MOST_INSTANCES = 100_000
-"""Instances that are told apart, to bound memory; all further ones share one number."""
+"""Most distinguished instances, to bound memory; all further ones share one number."""
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _WRAPPERS = (_OURS, os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep)
 
 
 class Instances:
-    """Numbers the module instances that graphs are called for, in the order of their first call."""
+    """Numbers the module instances behind calls of graphs, in the order of their first call."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], tuple[weakref.ref[Any], int]] = {}
         """By ``id()``: a weak reference, since Python reuses ids of dead objects, and the instance's number."""
         self.names: list[str] = []
-        """Path of each instance from the root of the model; empty if it is not known."""
+        """Path of each instance from the root of the model; empty if unknown."""
 
     def number(self, tensors: Sequence[torch.Tensor], within: str = "") -> int | None:
-        """The number of the instance that is called now; None if the graph has neither ``self`` nor parameters nor buffers.
+        """The number of the instance being called; None if the graph has neither ``self`` nor parameters nor buffers.
 
         Args:
-            tensors: the parameters and buffers that the graph takes.
+            tensors: the graph's parameter and buffer inputs.
             within: path of the module that owns the first of them, relative to the compiled module.
         """
         frame = _compiled_frame()

@@ -1,7 +1,8 @@
-"""Bytes that a call of a graph keeps for its backward, without its arguments, which others hold.
+"""Counts the bytes that a call of a graph saves for backward, without its arguments, which others hold.
 
-Of compiled code it is what autograd saves. Of eager it is every storage that was made in the call and outlives it: an ``autograd.Function`` in a
-captured graph holds its values by other means than those that autograd sees. A result counts on the side where autograd saves it.
+For compiled code these are autograd's saved tensors. For eager it is every storage created in the call that outlives
+it: an ``autograd.Function`` in a captured graph holds its values by means that autograd does not see. A result counts
+on the side where autograd saves it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def kept_in_eager(function: Callable[..., Any], args: Sequence[Any]) -> int:
     """The bytes of all storages that a call of eager leaves behind."""
     with _Made() as made, _saved() as saved:
         results = function(*args)
-    gc.collect()  # what only a circle holds is no longer needed
+    gc.collect()  # objects held only by a reference cycle are no longer needed
     known = _storages([args, results]).keys() - (_alive(saved).keys() - _storages(args).keys())
     return sum(size for place, (alive, size) in made.storages.items() if not alive.expired() and place not in known)
 
@@ -30,7 +31,7 @@ def kept_in_eager(function: Callable[..., Any], args: Sequence[Any]) -> int:
 def kept_compiled(function: Callable[..., Any], args: Sequence[Any]) -> int:
     """The bytes of all storages that autograd has saved when a compiled call returns."""
     with _saved() as saved:
-        results = function(*args)  # held until it is counted
+        results = function(*args)  # held until counted
     known, alive = _storages(args), _alive(saved)
     del results
     return sum(size for place, size in alive.items() if place not in known)
@@ -38,7 +39,7 @@ def kept_compiled(function: Callable[..., Any], args: Sequence[Any]) -> int:
 
 @contextmanager
 def _saved() -> Iterator[list[weakref.ref[torch.Tensor]]]:
-    """Inside, the tensors that autograd saves are noted."""
+    """Record the tensors that autograd saves inside."""
     saved: list[weakref.ref[torch.Tensor]] = []
 
     def pack(value: torch.Tensor) -> torch.Tensor:
@@ -50,12 +51,12 @@ def _saved() -> Iterator[list[weakref.ref[torch.Tensor]]]:
 
 
 def _alive(saved: Sequence[weakref.ref[torch.Tensor]]) -> dict[int, int]:
-    """The sizes of the storages of those that are still held, by address."""
+    """The sizes of the storages that are still held, by address."""
     return _storages([value for one in saved if (value := one()) is not None])
 
 
 class _Made(TorchDispatchMode):
-    """Notes the storages of all that operators return."""
+    """Records the storages of all results of operators."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
 """Detects a compiled call that overwrites an output of an earlier call while the script still holds it.
 
-Comparing call by call cannot see this: every output is right when it is returned. CUDA graphs reuse the memory of an output in the
-next replay, which is documented, and fine for a loop that keeps only the last output: there an overwritten output explains a failing
-check of the script, and is not a failure on its own. One that the script goes on holding is told: PyTorch 2.11 lets it be read.
-Elsewhere it is a failure if the script reads the output again, which the program around the graphs shows (`engine/levels/parting.py`).
+Comparing call by call cannot see this: every output is right when it is returned. CUDA graphs reuse the memory of an
+output in the next replay, which is documented, and fine for a loop that keeps only the last output: there an
+overwritten output explains a failing check of the script, and is not a failure in itself. An output that the script
+continues to hold is reported: PyTorch 2.11 lets it be read. Elsewhere it is a failure if the script reads the output
+again, which the program around the graphs shows (`engine/levels/parting.py`).
 """
 
 from __future__ import annotations
@@ -22,18 +23,21 @@ from ..values.elements import EXACT, diff_elements
 from ..values.rounding import tensors
 
 MOST_KEPT, MOST_BYTES = 8, 1 << 24
-"""How many outputs are tracked (the latest ones), and the most bytes of each: every one is copied at every call."""
+"""Most tracked outputs (the latest ones), and most bytes of each: every one is copied at every call."""
 MOST_OVERWRITES = 20
-"""Overwritten outputs after which no more are looked for: a loop that keeps only its last output has one in every call."""
+"""Overwritten outputs after which the search stops: a loop that keeps only its last output has one in every call."""
 Held = tuple[str, weakref.ref[torch.Tensor], torch.Tensor]
-"""The name of an output, a weak reference to it (CUDA graphs reuse memory by liveness, so we must not keep it alive), and a copy."""
+"""The name of an output, a weak reference to it, and a copy.
+
+Weak, since CUDA graphs reuse memory by liveness.
+"""
 
 
 class KeptOutputs:
     """Tracks the latest outputs.
 
-    ``overwritten`` names the first call that overwrote one, and the output; ``without_cuda_graphs`` the first that overwrote one whose
-    memory is not that of a CUDA graph. Both are empty if none did.
+    ``overwritten`` names the first call that overwrote one, and the output; ``without_cuda_graphs`` the first that
+    overwrote one outside of CUDA graph memory. Both are empty if none did.
     """
 
     def __init__(self) -> None:
@@ -44,9 +48,9 @@ class KeptOutputs:
         self._overwrites = 0
 
     def outlived(self) -> str:
-        """Such a sentence on an output of a CUDA graph that the script still held when it made a later call, or at its end.
+        """A sentence on a CUDA graph output that the script still held at a later call, or at its end.
 
-        Asked at these moments.
+        Call it at these moments.
         """
         for said, reference in self._written:
             if reference() is not None:
@@ -61,7 +65,9 @@ class KeptOutputs:
                 self._kept.append((f"output {index} of {call}", weakref.ref(output)))
 
     def before(self, inputs: Collection[Any]) -> list[Held]:
-        """Copies of the outputs that are still alive, except those that share memory with an input: eager may write there too."""
+        """Copies of the outputs that are still alive, except those that share memory with an input: eager may write
+        there too.
+        """
         found: list[Held] = []
         # No error of ours may reach the script, such as CUDA graphs refusing access to memory that they have reclaimed.
         with torch.no_grad(), contextlib.suppress(Exception):
@@ -74,7 +80,7 @@ class KeptOutputs:
         return found
 
     def writes_over(self, said: str) -> None:
-        """Record that a call has written over a result outside of the memory of CUDA graphs, in words."""
+        """Record that a call overwrote a result outside of CUDA graph memory, in words."""
         self.overwritten = self.overwritten or said
         self.without_cuda_graphs = self.without_cuda_graphs or said
 

@@ -1,8 +1,9 @@
-"""Keys of calls: two calls with the same key run the same code under the same conditions, and differ in their values only.
+"""Keys of calls: two calls with the same key run the same code under the same conditions, and differ in their values
+only.
 
-A key consists of the graph, the module instance, a bucket of symbolic sizes (by powers of two, with 0 and 1 apart), and two facts
-that Dynamo does not guard: the inputs' addresses modulo 64 bytes, which vectorised kernels depend on, and which inputs overlap.
-Strides, ``requires_grad`` and grad mode are guarded, so they are already part of the graph.
+A key consists of the graph, the module instance, a bucket of symbolic sizes (by powers of two, with 0 and 1 separate),
+and two facts that Dynamo does not guard: the inputs' addresses modulo 64 bytes, which vectorised kernels depend on, and
+which inputs overlap. Strides, ``requires_grad`` and grad mode are guarded, so they are already part of the graph.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .captured import CapturedGraph
 from .instances import Instances
 
 MOST_CALLS = 200_000
-"""Calls whose key is kept, over all graphs, to bound memory; later calls are counted, but cannot be planned."""
+"""Most calls whose key is stored, over all graphs, to bound memory; later calls are counted, but cannot be planned."""
 _ALIGNED = 64
 """Bytes; the alignment that vectorised kernels depend on."""
 
@@ -38,7 +39,9 @@ class Keys:
         """For each graph, the keys of its calls in order."""
 
     def take(self, graph: CapturedGraph, args: Sequence[Any]) -> tuple[int, int]:
-        """Count a call before it is made. Returns its key, and the number of calls of that key so far, this one included."""
+        """Count a call before it is made. Returns its key, and the number of calls of that key so far, including this
+        one.
+        """
         places = graph.state_places
         instance = self.instances.number([args[place] for place in places if place < len(args)], graph.state_owner)
         seen = _circumstances([arg for place, arg in enumerate(args) if place not in places])
@@ -59,7 +62,7 @@ class Keys:
         return sum(min(times, made) for made in self._times)
 
     def name(self, key: int | None) -> str:
-        """The path of a key's module instance; empty if it is not known, or is the root itself."""
+        """The path of a key's module instance; empty if unknown, or for the root itself."""
         instance = None if key is None else self._instances[key]
         names = self.instances.names
         return names[instance] if instance is not None and instance < len(names) else ""

@@ -44,7 +44,9 @@ class Largest:
         return self._found if self._looked else None
 
     def look(self, graph: fx.Graph, found: Judged) -> None:
-        """Take in the results of both sides of a call and its inputs afterwards, or the gradients of its inputs, in order."""
+        """Include the results of both sides of a call and its inputs afterwards, or the gradients of its inputs, in
+        order.
+        """
         leaves = [where for where, leaf in places(list(found.call.inputs)).items() if leaf.requires_grad]
         owners = {f"grad[{index}]": where for index, where in enumerate(leaves)}
         verdict, others = found.verdict, found.actual.places()

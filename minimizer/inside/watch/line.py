@@ -17,7 +17,9 @@ from .coverage import Coverage
 
 
 class Line:
-    """Sends the survey's messages. Several threads of the script may send; the one that takes the last word keeps the lock for good."""
+    """Sends the survey's messages, from any thread of the script; the thread of the last message keeps the lock for
+    good.
+    """
 
     def __init__(self, channel: Channel, coverage: Coverage) -> None:
         self.channel, self._coverage = channel, coverage
@@ -58,7 +60,7 @@ def end_with(last: Callable[[], None]) -> NoReturn:
     try:
         last()
         status = 0
-    except BaseException:  # ours
+    except BaseException:  # our own
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""The loss of a script that trains: what it calls the backward of, with the norms of gradients and parameters at the step of the optimizer behind it."""
+"""Records the loss of a training script at each backward, with gradient and parameter norms at the next optimizer step."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from torch.optim import optimizer
 from ..places import caller
 
 MOST_STEPS = 5000
-"""Backwards that are noted."""
+"""Most recorded backwards."""
 
 
 class Losses:
-    """Notes the backwards of this process from now on.
+    """Records the backwards of this process from now on.
 
     Args:
-        inside: the surroundings in which each backward runs.
-        on_step: called before each backward of a loss, with the seconds since the first one began and how many are noted.
+        inside: creates the context in which each backward runs.
+        on_step: called before each backward of a loss, with the seconds since the first one began and the number
+            recorded.
     """
 
     def __init__(
@@ -35,7 +36,9 @@ class Losses:
         self._inside, self._on_step, self._begun = inside, on_step, math.nan
         self._lines: dict[tuple[object, ...], int] = {}
         self._steps: list[list[float | int | None]] = []
-        """For each backward its line, the loss, and behind it the norms of gradients and parameters where an optimizer took a step."""
+        """For each backward its line, the loss, and the norms of gradients and parameters at the optimizer step after
+        it, if any.
+        """
         original = torch.autograd.backward
 
         @functools.wraps(original)
@@ -44,14 +47,17 @@ class Losses:
             with self._inside():
                 original(tensors, *args, **kwargs)
 
-        # A break as without us: Dynamo traces no backward.
+        # A graph break as without us: Dynamo traces no backward.
         torch.autograd.backward = torch._dynamo.disable(backward, recursive=False)
         optimizer.register_optimizer_step_pre_hook(self._before_step)
         optimizer.register_optimizer_step_post_hook(self._after_step)
 
     def told(self) -> dict[str, Any]:
-        """``lines``: those that call a backward. ``steps``: for each backward the number of its line, the loss, the norms of gradients and
-        of parameters; None for a norm of a backward that no step of an optimizer has followed."""
+        """The record of all backwards.
+
+        ``lines``: those that call a backward. ``steps``: for each backward the index of its line, the loss, the norms
+        of gradients and of parameters; None for norms without a following optimizer step.
+        """
         return {"lines": [list(line) for line in self._lines], "steps": self._steps}
 
     def _note(self, tensors: Any) -> None:
@@ -66,7 +72,7 @@ class Losses:
         line = self._lines.setdefault(tuple(caller() or ("", 0, "")), len(self._lines))
         self._steps.append([line, sum(float(loss.detach()) for loss in losses), None, None])
 
-    # An optimizer that is compiled takes its steps within a graph, where nothing is to be noted.
+    # A compiled optimizer takes its steps within a graph, where nothing must be recorded.
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not torch.compiler.is_compiling() and self._steps:
@@ -87,11 +93,11 @@ def _parameters(optimizer: Any) -> Iterator[Tensor]:
 
 @torch.no_grad()
 def _norm(tensors: Iterable[Tensor | None]) -> float | None:
-    """The Euclidean norm of all tensors together, in double precision; None for those that have none."""
+    """The Euclidean norm of all tensors together, in double precision; None without tensors."""
     try:
         squares = (
             torch.linalg.vector_norm(one.detach(), dtype=torch.float64) ** 2 for one in tensors if one is not None
         )
         return math.sqrt(sum(map(float, squares)))
-    except (RuntimeError, ValueError):  # a sparse or distributed one, or an overflow
+    except (RuntimeError, ValueError):  # a sparse or distributed tensor, or an overflow
         return None

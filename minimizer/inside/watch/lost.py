@@ -10,7 +10,7 @@ from .captured import CapturedGraph
 
 
 class LostGpu:
-    """Records where the GPU was lost and ends the run there, before later CUDA errors are taken for failures.
+    """Records where the GPU was lost and ends the run there, before later CUDA errors are mistaken for failures.
 
     ``end``: ends the run with the script's own error, or with None if a run of ours lost the GPU; does not return.
     """
@@ -30,10 +30,11 @@ class LostGpu:
         *,
         by_us: bool = False,
     ) -> None:
-        """End the run if this error has lost the GPU. Values can no longer be read here, so another run has to hold the call.
+        """End the run if this error has lost the GPU. Values are no longer readable here, so another run has to hold
+        the call.
 
-        ``graph``, ``call`` and ``phase`` name the compiled code to blame; None if eager is. ``by_us``: the error came from a run of
-        ours and not from the script, which cannot continue here either way.
+        ``graph``, ``call`` and ``phase`` name the compiled code at fault; None for eager. ``by_us``: the error came
+        from a run of ours and not from the script, which cannot continue either way.
         """
         if is_lost(error):
             self.is_lost = True

@@ -1,7 +1,7 @@
-"""Detects a change of an output that compiled code returns as one object with another output, where eager returns two objects.
+"""Detects a change of an output that compiled code returns as one object with another output, unlike eager.
 
-Inductor does so with a view that has the shape of its base. As long as a script writes elements that is the same, since both share their
-memory. A new shape, or a gradient that is asked for, shows on the other output as well.
+Inductor does so with a view that has the shape of its base. While a script only writes elements there is no difference,
+since both share memory. A new shape, or ``requires_grad``, shows on the other output as well.
 """
 
 from __future__ import annotations
@@ -20,25 +20,33 @@ from ..values.boundary import Difference, boundary_of, places
 from ..values.snapshot import has_plain_storage
 
 MOST_KEPT, MOST_CHANGED = 32, 20
-"""How many objects are tracked (the latest ones), and how many changed ones are reported."""
+"""Most tracked objects (the latest ones), and most reported changed ones."""
 ASPECTS: dict[str, Callable[[torch.Tensor], Any]] = {
     "shape": lambda tensor: tuple(tensor.shape),
     "stride": lambda tensor: tensor.stride() if has_plain_storage(tensor) else None,
     "offset": lambda tensor: tensor.storage_offset() if has_plain_storage(tensor) else None,
     "requires_grad": lambda tensor: tensor.requires_grad and tensor.is_leaf,
 }
-"""An operation in place that has a gradient gives one to the base of a view in eager, too: only ``requires_grad_`` does not."""
+"""The compared aspects.
+
+Of ``requires_grad`` that of leaves only: an in-place operation with a gradient gives one to the base of a view in
+eager, too; ``requires_grad_`` does not.
+"""
 
 
 class MergedOutputs:
-    """Tracks such objects by weak references. ``changed``: the calls that returned one which the script has changed, each once."""
+    """Tracks such objects by weak references. ``changed``: the calls whose returned object the script changed, each
+    once.
+    """
 
     def __init__(self) -> None:
         self._kept: deque[tuple[int, int, str, weakref.ref[torch.Tensor], dict[str, Any]]] = deque(maxlen=MOST_KEPT)
         self.changed: list[Merged] = []
 
     def keep(self, graph: int, call: int, expected: Any, actual: Any) -> bool:
-        """Track the objects that a call has returned as several outputs, and tell whether there are any; ``expected``: eager's result."""
+        """Track the objects that a call returned as several outputs; returns whether there are any. ``expected``:
+        eager's result.
+        """
         merged: list[Difference] = []
         with contextlib.suppress(Exception):  # no error of ours may reach the script
             merged, returned = list(check_identity(boundary_of([("output", expected, actual)]))), places(actual)
@@ -49,7 +57,7 @@ class MergedOutputs:
         return bool(merged)
 
     def look(self) -> None:
-        """Compare the tracked objects that are still alive with what they were when they were returned."""
+        """Compare the tracked objects that are still alive with their state at return."""
         kept, self._kept = self._kept, deque(maxlen=MOST_KEPT)
         for graph, call, what, reference, before in kept:
             with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""Counts the outermost calls of compiled code: those of what ``torch.compile`` returns, without the ones that happen inside of one."""
+"""Counts the outermost calls of compiled code: of ``torch.compile``'s results, without nested ones."""
 
 from __future__ import annotations
 

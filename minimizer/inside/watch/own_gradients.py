@@ -1,7 +1,7 @@
 """Gradients that the script's own backward got from a compiled call.
 
-A replay of a backward computes it once more, on state that the first one left: it does not show a buffer that was overwritten, or a
-kernel that returns what the backward before it has left. AOTAutograd's node tells what it has returned, and to which edges.
+A replay computes a backward once more, on state left by the first one: it does not show an overwritten buffer, or a
+kernel that returns leftovers of the previous backward. AOTAutograd's node reports what it returned, and to which edges.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..values.rounding import tensors
 from ..values.snapshot import has_plain_storage, kept
 
 COMPILED = "CompiledFunctionBackward"
-"""Name of the autograd node of a graph that AOTAutograd has compiled with its backward."""
+"""Name of the autograd node of a graph that AOTAutograd compiled with its backward."""
 
 Gradients = list[Tensor | None]
 
 
 def edges_of(inputs: Sequence[Any]) -> list[GradientEdge]:
-    """Where the gradients of a call's inputs go, in the order of a `GradientCall`'s.
+    """The destinations of the gradients of a call's inputs, in the order of a `GradientCall`'s.
 
-    To be asked before the call, which may change an input in place. Empty where autograd does not tell.
+    Call it before the call, which may change an input in place. Empty if autograd does not report them.
     """
     with contextlib.suppress(Exception):
         return [get_gradient_edge(leaf) for leaf in places(list(inputs)).values() if leaf.requires_grad]
@@ -39,25 +39,28 @@ def edges_of(inputs: Sequence[Any]) -> list[GradientEdge]:
 
 
 class Unchanged:
-    """The inputs of a call that it has left as they were, and what they were: a script may write into them before its backward, unseen by autograd."""
+    """The inputs that a call left unchanged, with copies: a script may write into them before its backward, unseen by
+    autograd.
+    """
 
     def __init__(self, now: Sequence[Any], before: Sequence[Any]) -> None:
         pairs = zip(tensors(list(now)), tensors(list(before)), strict=True)
         self._pairs = [(weakref.ref(one), was) for one, was in pairs if _is_same(one.detach(), was.detach())]
 
     def holds(self) -> bool:
-        """Whether those that are still there are as they were."""
+        """Whether those still alive are unchanged."""
         return all(
             (one := reference()) is None or _is_same(one.detach(), was.detach()) for reference, was in self._pairs
         )
 
 
 class OwnGradients:
-    """What the node of a compiled call returned to the script's backward.
+    """The gradients that the node of a compiled call returned to the script's backward.
 
-    Not known (`known` is None) of a call whose outputs do not all come from one node of AOTAutograd, and where the backward is not the one to be
-    replayed: a hook of the script's changed its cotangents, there were several, each from other outputs, the script wrote into an
-    input meanwhile (``parameter.data.mul_``), or it keeps tensors for the backward in its own way (``saved_tensors_hooks``).
+    Unknown (`known` is None) for a call whose outputs do not all come from one node of AOTAutograd, and if the script's
+    backward is not the replayed one: a hook of the script changed its cotangents, there were several backwards from
+    different outputs, the script wrote into an input meanwhile (``parameter.data.mul_``), or it stores saved tensors in
+    its own way (``saved_tensors_hooks``).
     """
 
     def __init__(
@@ -68,13 +71,16 @@ class OwnGradients:
         now: Sequence[Any],
         before: Sequence[Any],
     ) -> None:
-        """``actual``: results of the call. ``edges``: see `edges_of`. ``seen``: cotangents of its differentiable outputs, as they arrive.
+        """``actual``: results of the call. ``edges``: see `edges_of`. ``seen``: cotangents of its differentiable
+        outputs, as they arrive.
 
-        ``now``, ``before``: its inputs behind the call, and a copy of them from before it.
+        ``now``, ``before``: its inputs after the call, and a copy of them from before it.
         """
         self.known: Gradients | None = None
         self.is_in_held, self.is_behind_change = False, False
-        """Whether it has returned a gradient in the memory of one that a leaf held, and whether an input had changed since the call."""
+        """Whether it returned a gradient in the memory of a leaf's gradient, and whether an input had changed since the
+        call.
+        """
         self._seen = seen
         outputs = [output for output in tensors(actual) if output.requires_grad]
         nodes = {output.grad_fn for output in outputs}
@@ -104,7 +110,7 @@ class OwnGradients:
 
     def _come(self, gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> None:
         self.known = None
-        with contextlib.suppress(Exception):  # it would be raised in the script's backward
+        with contextlib.suppress(Exception):  # would otherwise be raised in the script's backward
             held = [leaf.grad for reference in self._leaves if (leaf := reference()) is not None]
             self.is_in_held = self.is_in_held or _share_memory(held, _made(gradients, cotangents))
             holds = self._inputs.holds()
@@ -122,7 +128,7 @@ class OwnGradients:
 
 
 def differ(own: Gradients, replayed: Sequence[Tensor | None]) -> bool:
-    """Whether gradients of one layout and dtype are not equal to the bit; those of another one cannot be compared with a replay's."""
+    """Whether gradients of equal layout and dtype differ in a bit; others cannot be compared with a replay's."""
     pairs = list(zip(own, replayed, strict=True))
     if any((one is None) is not (other is None) for one, other in pairs):
         return False
@@ -133,25 +139,25 @@ def differ(own: Gradients, replayed: Sequence[Tensor | None]) -> bool:
 
 
 def _made(gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The gradients that are no cotangents, passed through: into those the backward has not written."""
+    """The gradients that are not passed-through cotangents, which the backward has not written."""
     passed = _by_memory(cotangents)
     return [one for place, one in _by_memory(gradients).items() if place not in passed]
 
 
 def _share_memory(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
-    """Whether a tensor of the one lies in the memory of one of the other, but for that of CUDA graphs, which is used again."""
+    """Whether a tensor of one list shares memory with one of the other, except CUDA graph memory, which is reused."""
     one, other = _by_memory(some), _by_memory(others)
     return any(not is_of_cuda_graphs(other[place]) for place in one.keys() & other.keys())
 
 
 def _by_memory(values: Sequence[Tensor | None]) -> dict[int, Tensor]:
-    """The tensors by where their storages begin."""
+    """The tensors by the addresses of their storages."""
     plain = [value for value in values if value is not None and has_plain_storage(value)]
     return {place: value for value in plain if (place := value.untyped_storage().data_ptr())}
 
 
 def _along(node: Node, edge: GradientEdge) -> list[int]:
-    """The places of a node's gradients that go along an edge."""
+    """The indices of a node's gradients that follow an edge."""
     return [at for at, (to, number) in enumerate(node.next_functions) if to is edge.node and number == edge.output_nr]
 
 
@@ -171,7 +177,7 @@ def _is_interchangeable(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def _is_same(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether both are missing, or equal to the bit but for which NaN it is."""
+    """Whether both are missing, or equal to the bit except for the NaN payload."""
     if one is None or other is None:
         return one is other
     return one.shape == other.shape and bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())

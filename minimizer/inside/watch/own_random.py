@@ -1,8 +1,9 @@
-"""What Inductor's own random operators return: their values are of another stream than eager's, their dtype, shape and device are not.
+"""Results of Inductor's own random operators: values come from another stream than eager's, but dtype, shape and device
+must match.
 
-Values are compared with eager's random numbers in compiled code (``fallback_random``), which keeps Inductor's decompositions of random
-operators from being used. So a graph that draws is also traced with them, on fake tensors. Only where that gives something else than
-eager did is it compiled as a script compiles it, and run.
+Values are compared with eager's random numbers in compiled code (``fallback_random``), which disables Inductor's
+decompositions of random operators. So a graph that draws is also traced with them, on fake tensors. Only if the result
+differs from eager's is it compiled as in a plain script, and run.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ from ..values.device import settle
 from ..values.rounding import tensors
 
 MOST_NODES = 500
-"""Operations of a graph that is traced: about three seconds."""
+"""Most operations of a graph to trace: about three seconds."""
 
 
 def is_used_by(backend: Any) -> bool:
-    """Whether a backend is Inductor, and its options do not ask for eager's random numbers."""
+    """Whether a backend is Inductor, and its options do not request eager's random numbers."""
     is_inductor = "backend" not in state.compile_kwargs(backend, None) and not state.is_inline(backend)
     return is_inductor and not state.inductor_options(backend).get("fallback_random")
 
 
 def in_use() -> AbstractContextManager[None]:
-    """Inside, compiled code draws by Inductor's own generator."""
+    """Let compiled code draw from Inductor's own generator inside."""
     return config.patch(fallback_random=False)
 
 
 def gives_otherwise(module: fx.GraphModule, call: Call, expected: Side) -> bool:
     """Whether a result, traced with Inductor's own random operators, has another dtype, shape or device than eager's.
 
-    False also where the graph cannot be traced on fake tensors, or is too large.
+    Also False if the graph cannot be traced on fake tensors, or is too large.
     """
     if len(module.graph.nodes) > MOST_NODES:
         return False
     try:
         with in_use():
             return _described(_traced(module, call)) != _described(expected.result)
-    except Exception:  # sizes that depend on values, operators that have no decomposition for fake tensors
+    except Exception:  # data-dependent sizes, operators without a decomposition for fake tensors
         return False
 
 

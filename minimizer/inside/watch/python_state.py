@@ -13,13 +13,17 @@ from ..graph.origins import name_of
 
 UNKNOWN = "Python state that traced code reads or changes: this torch does not say which"
 MOST_NAMES = 4
-"""Names that one sentence of the report lists."""
+"""Most names in one sentence of the report."""
 _BOOKKEEPING = re.compile(
     r"^L\['k?w?args'\]$|_(parameters|modules|buffers)\b|_hooks\b|__import_|__mro__|__class__|__closure__"
 )
-"""Names that are ignored: state that ``nn.Module.__call__`` and ``__setattr__`` read in every model, and a call's arguments."""
+"""Matches ignored names: state that ``nn.Module.__call__`` and ``__setattr__`` read in every model, and a call's
+arguments.
+"""
 _NO_STATE = re.compile(r"Tensor|NNModule|PythonModule|SymNode|Stream|Event|ProcessGroup|DeviceMesh|Opaque|ScriptObject")
-"""Dynamo variable types that are ignored: values that graphs compute with, and modules, whose attributes have their own variables."""
+"""Matches ignored Dynamo variable types: values that graphs compute with, and modules, whose attributes have their own
+variables.
+"""
 
 
 class PythonState:
@@ -36,7 +40,7 @@ class PythonState:
             from torch._dynamo.symbolic_convert import InstructionTranslator
 
             changed, read = _touched(InstructionTranslator.current_tx().output.side_effects)
-        except Exception:  # private, and another in each version
+        except Exception:  # private, and different in each version
             self._is_known = False
             return
         self._changed |= changed
@@ -56,10 +60,10 @@ def _touched(effects: Any) -> tuple[set[str], set[str]]:
     changed: set[str] = set()
     read: set[str] = set()
     for variable in list(effects.id_to_variable.values()):
-        # A cell has a source, and only the variable of a closure says its name.
+        # A cell has a source, and only the closure variable has its name.
         name = getattr(variable, "local_name", None) or name_of(getattr(variable, "source", None))
         if not name or not type(variable.mutation_type).__name__.endswith("Existing"):
-            continue  # made by the frame itself
+            continue  # created by the frame itself
         kind = type(variable).__name__
         attributes = effects.store_attr_mutations.get(variable, {})
         if "Tensor" not in kind and attributes:

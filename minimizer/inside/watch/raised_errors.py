@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 from ..failures import ExceptionInfo, describe
 
 MOST = 50
-"""Exceptions that are kept; a script may catch thousands."""
+"""Most exceptions to keep; a script may catch thousands."""
 
 
 class Raised(TorchFunctionMode):

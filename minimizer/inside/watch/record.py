@@ -1,6 +1,6 @@
-"""The record of a survey: what its script's calls were and gave, gathered while the script runs.
+"""The record of a survey: the calls of its script and their results, gathered while the script runs.
 
-All that watches the script (`Comparer`, `Holder`, the hook) tells it here, and reads here what others have told.
+Every observer of the script (`Comparer`, `Holder`, the hook) writes here, and reads what others wrote.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .largest import Largest
 from .raised_errors import Raised
 
 MOST_LEFT_OUT = 20
-"""Lines in the report about calls that were left out; a longer list adds nothing for a reader."""
+"""Most lines in the report about skipped calls; a longer list adds nothing for a reader."""
 
 
 class Record:
-    """Coverage, excuses, notes and findings of one run. ``asked``: what the run is asked to look at."""
+    """Coverage, excuses, notes and findings of one run. ``asked``: the request."""
 
     def __init__(self, asked: SurveyRequest) -> None:
         self.asked = asked
@@ -37,9 +37,9 @@ class Record:
         self.each = EachInstance(self.coverage) if asked.each else None
         """Counts failing calls while the script continues; None: the first failing call is held."""
         self._excuses = Excuses()
-        """Every rule that looked away from something in this run, or excused it."""
+        """Every rule that skipped or excused something in this run."""
         self._reasons: Counter[tuple[int, str]] = Counter()
-        """Number of calls that should have been compared and could not be, by graph and reason."""
+        """Number of planned calls that could not be compared, by graph and reason."""
         self._facts: dict[str, None] = {}
         self.notes: dict[str, None] = {}
         self.suspects: dict[tuple[int, str], Seen] = {}
@@ -57,7 +57,7 @@ class Record:
         self.behind_change = ""
         """The first backward before which the script had changed an input of its call; empty if there was none."""
 
-    # what is told ------------------------------------------------------------------------------------------------
+    # writing -----------------------------------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
         """Add a note for the report; a repeated note is kept once."""
@@ -71,9 +71,9 @@ class Record:
         Args:
             rule: a name from ``minimizer/excuses.py``.
             graph: the graph that it was applied to.
-            times: how often it was.
-            left_out: why a call of the graph is not compared by it; empty if it is.
-            fact: a sentence on what else is not compared by it; empty if there is nothing.
+            times: how often.
+            left_out: why it skips a call of the graph; empty if it does not.
+            fact: a sentence on what else it skips; empty if nothing.
         """
         self._excuses.excuse(rule, "" if graph is None else f"graph {graph.index}", times)
         if left_out and graph is not None:
@@ -84,7 +84,7 @@ class Record:
     def compared(self, graph: CapturedGraph, call: int, verdict: Verdict, phase: str = "run") -> None:
         """Record a call that was judged, or its gradients (``backward``), and what the referee excused in it.
 
-        Of the suspects of each graph and phase the call with the largest fraction of mismatched elements is kept.
+        Among the suspects of each graph and phase, the call with the largest fraction of mismatched elements is kept.
         """
         (graph.backward if phase == "backward" else graph.compared).append(call)
         for rule in verdict.excuses:
@@ -117,10 +117,10 @@ class Record:
         """Record that eager itself is nondeterministic at the graph's latest call."""
         self.unsteady = self.unsteady or f"compiled graph {graph.index}, call {graph.calls - 1}"
 
-    # what is read ------------------------------------------------------------------------------------------------
+    # reading -----------------------------------------------------------------------------------------------------
 
     def checked(self) -> Checked:
-        """The final figures: counts, module instances, the largest difference, and what was not compared; asked once."""
+        """The final figures: counts, module instances, the largest difference, and what was not compared; call it once."""
         coverage = self.coverage
         for graph in coverage.graphs:
             self.excuse("gradients_given_up", graph, times=graph.backwards_given_up)
@@ -142,7 +142,7 @@ class Record:
         yield from self._facts
 
     def uncompared(self) -> list[Uncompared]:
-        """The graphs of which no call could be compared, each with the reason."""
+        """The graphs without a comparable call, each with the reason."""
         graphs = [graph for graph in self.coverage.graphs if graph.obstacle and not graph.compared]
         return [Uncompared(graph.index, graph.obstacle[:300]) for graph in graphs]
 

@@ -1,4 +1,4 @@
-"""Times of both sides of a graph, taken in turns, so that both see the same load of the machine."""
+"""Times both sides of a graph in turns, so that both see the same load of the machine."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ TIMED_SECONDS = 1.0
 
 
 class Turn(NamedTuple):
-    """The seconds of a call in eager, and of the compiled one behind it."""
+    """The seconds of a call in eager, and of the compiled call after it."""
 
     eager: float
     compiled: float
 
 
 def turns_of(eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> list[Turn]:
-    """Time both sides of a graph on copies of its arguments; the random state is restored.
+    """Time both sides of a graph on copies of its arguments; restores the random state.
 
-    A pair of calls during which other processes competed for the cores does not count: threads that wait for each other can
-    then take a thousand times as long, on one side only.
+    A pair of calls does not count if other processes competed for the cores: threads that wait for each other can then
+    take a thousand times as long, on one side only.
     """
     rng, turns = snapshot.rng_state(), list[Turn]()
     started = time.perf_counter()
@@ -51,7 +51,7 @@ def turn_of(eager: Callable[..., Any], compiled: Callable[..., Any], args: list[
 def seconds_of(function: Callable[..., Any], args: list[Any]) -> float:
     """Seconds of a call on copies of these arguments."""
     copies = snapshot.clone(args)
-    settle()  # a GPU computes behind the call
+    settle()  # a GPU may still compute after the call
     begun = time.perf_counter()
     function(*copies)
     settle()
