@@ -1,8 +1,8 @@
-"""Computes in eager what Dynamo writes into its graphs in the place of some functions of torch, so that both compute the same to the bit.
+"""Makes eager compute some functions of torch as Dynamo writes them into its graphs, so that both are equal to the bit.
 
-Dynamo decomposes a few fused functions while it traces; their results differ by roundings. A function is replaced only where
-both ways agree but for those: a decomposition that computes something else is left to be seen. It also takes the capturable variant
-of optimizers that have one.
+Dynamo decomposes a few fused functions while it traces; their results differ by roundings. A function is replaced only
+if both ways agree except for roundings: a decomposition that computes something else stays visible. Optimizers with a
+capturable variant use it, as under Dynamo.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 ROUNDINGS = 16.0
-"""Units in the last place of the result or of what it is added to, by which an element may differ between the two ways."""
+"""Units in the last place, of the result or of what it is added to, by which an element may differ between the two
+ways.
+"""
 
 
 def _addcdiv(base: Tensor, one: Tensor, two: Tensor, *, value: Any) -> Tensor:
@@ -56,7 +58,7 @@ WAYS: Mapping[Any, Callable[..., Any]] = {
 
 
 class Optimizers:
-    """All optimizers that are made from now on."""
+    """All optimizers created from now on."""
 
     def __init__(self) -> None:
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -71,7 +73,7 @@ class Optimizers:
 
     @contextlib.contextmanager
     def as_dynamo(self) -> Iterator[None]:
-        """The surroundings of an eager call that is to compute as Dynamo would."""
+        """The context of an eager call that computes as Dynamo would."""
         groups = [g for known in list(self._known) for g in known.param_groups if g.get("capturable") is False]
         try:
             for group in groups:
@@ -103,7 +105,7 @@ def _is_decomposed(func: Any, args: Any, kwargs: Any) -> bool:
 
 @torch.no_grad()
 def _agrees(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether the decomposition computes the same but for roundings, tried on copies."""
+    """Whether the decomposition computes the same except for roundings, tried on copies."""
     ones, twos = (_tensors(way(_copied(args[0]), *args[1:], **kwargs)) for way in (func, WAYS[func]))
     return all(map(_are_close, ones, twos, _tensors(args[0])))
 

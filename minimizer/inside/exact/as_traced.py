@@ -1,4 +1,6 @@
-"""A variant of Dynamo's backend ``eager``: it runs the graphs as they were traced, whatever the script does to torch's functions."""
+"""A variant of Dynamo's backend ``eager`` that runs graphs as traced, unaffected by the script's overrides of torch
+functions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from torch.utils._device import DeviceContext
 MOST_GRAPHS, MOST_CALLS = 10_000, 1000
 """Most graphs, and most calls of each, for which the number of the outermost call is reported."""
 BUILTINS = {name: part for name, part in vars(torch).items() if isinstance(part, types.BuiltinFunctionType)}
-"""The functions of the module `torch` that are written in C++, before a script replaces any."""
+"""The C++ functions of the module `torch`, before a script replaces any."""
 
 
 def eager_as_traced(
@@ -29,7 +31,7 @@ def eager_as_traced(
 ) -> Callable[..., Any]:
     """A variant of Dynamo's backend ``eager`` that fills ``graph_calls``; see `ExactLog` on the torch-free side.
 
-    ``of_graph``: the surroundings in which each graph runs. ``aot``: whether AOTAutograd traces them first.
+    ``of_graph``: creates the context in which each graph runs. ``aot``: whether AOTAutograd traces them first.
     """
 
     def eager(graph: torch.fx.GraphModule, inputs: Any, **_: Any) -> Callable[..., Any]:
@@ -59,11 +61,11 @@ def eager_as_traced(
 def _as_traced(
     forward: Callable[..., Any], builtins: set[str], of_graph: Callable[[], AbstractContextManager[object]]
 ) -> Callable[..., Any]:
-    """Run a graph without what the script does to torch's functions: Dynamo has traced that into the graph.
+    """Run a graph without the script's overrides of torch functions: Dynamo has traced these into the graph.
 
-    Inductor's code calls none of them. The graph itself would apply the script's modes of torch functions twice, and so would it a
-    function by which the script replaces one of ``builtins``, since its code finds those by name. A mode that sets the default device
-    stays: Dynamo leaves that to the run, and it changes nothing if applied twice.
+    Inductor's code calls none of them. The graph itself would apply the script's torch function modes twice, and also a
+    replacement of one of ``builtins``, since its code finds those by name. A mode that sets the default device stays:
+    Dynamo leaves it to the run, and applying it twice changes nothing.
     """
 
     @functools.wraps(forward)
@@ -85,11 +87,11 @@ def _as_traced(
 
 
 def _popped() -> list[Any]:
-    """Leave all modes of torch functions; the innermost comes first."""
+    """Leave all torch function modes; returns them, innermost first."""
     return [overrides._pop_mode() for _ in range(torch._C._len_torch_function_stack())]
 
 
 def _push(modes: Sequence[Any]) -> None:
-    """Enter modes of torch functions, the innermost of which comes first."""
+    """Enter torch function modes, given innermost first."""
     for mode in reversed(modes):
         overrides._push_mode(mode)

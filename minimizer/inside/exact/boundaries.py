@@ -1,11 +1,12 @@
-"""The boundaries of an exact run: entry and exit of each outermost compiled call and of each backward, and the script's end.
+"""The boundaries of an exact run: entry and exit of each outermost compiled call and of each backward, and the script's
+end.
 
-In other threads, and for compiled calls inside of a backward, only what a call is given and returns is looked at: other threads may be
-changing what else there is, and a backward is half done.
+In other threads, and for compiled calls inside a backward, only a call's arguments and results are looked at: other
+threads may be changing the rest, and a backward is half done.
 
-`_TorchDynamoContext.enter_exit_hooks` run at entry and exit of the wrapper that ``torch.compile`` returns, outside the traced code,
-and also if the call raises. The wrapper exists under the stance ``force_eager`` too, so that a run without the compiler has the
-same boundaries.
+`_TorchDynamoContext.enter_exit_hooks` run at entry and exit of the wrapper that ``torch.compile`` returns, outside the
+traced code, and also if the call raises. The wrapper exists under the stance ``force_eager`` too, so that a run without
+the compiler has the same boundaries.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ from .walk import DENSE_ITEMS, ITEMS
 from .written import Written
 
 LIGHT_UNITS = 4096
-"""Calls and backwards of which at least the result is recorded; later ones are recorded by full looks only."""
+"""Calls and backwards with at least their result recorded; later ones are recorded by full looks only."""
 MOST_LOOKS = 400
-"""Full looks in one run, to bound its time; the one at the end is always taken."""
+"""Most full looks in one run, to bound its time; the one at the end is always taken."""
 MOST_WORK = 2_000_000
-"""Objects that the full looks of one run visit, all together, before no more are taken but the one at the end."""
+"""Objects that the full looks of one run may visit in total; after that only the final look is taken."""
 NOWHERE = 10**17
 """The number of calls in threads that the script did not start."""
 WAITING_LANES, LONGEST_WAIT = 64, 0.3
-"""Threads whose first call waits in a run with other moments, and seconds that it waits at most."""
+"""Most threads whose first call waits in a run with changed timing, and the longest wait in seconds."""
 
 
 class Boundaries:
@@ -66,15 +67,16 @@ class Boundaries:
         before: called with the number of each call before it runs.
         on_look: called with each look: a description of the boundary, and the entries by path.
         forced: runs calls without the compiler.
-        inside: the surroundings in which a unit runs, given its number and what it is: a ``call``, an ``eager call``, a
-            ``backward``, or a ``recomputation`` within one.
+        inside: creates the context of a unit, given its number and type: a ``call``, an ``eager call``, a ``backward``,
+            or a ``recomputation`` within one.
         words: describes tensors.
         unseen: counts what is not looked at.
-        translations: what Dynamo translates meanwhile.
-        is_dense: whether the looks are to tell which item of a large container differs, and trust no tensor's version.
-        waits: whether the first call of each thread waits for a moment, so that threads meet otherwise than in another run.
+        translations: Dynamo's translations in the meantime.
+        is_dense: whether the looks show which item of a large container differs, and trust no tensor's version.
+        waits: whether the first call of each thread waits briefly, so that threads interleave differently than in
+            another run.
         modules: names of modules of packages whose globals and classes are looked at like the script's own.
-        written: what the script prints and the files that it writes; None: they are not looked at.
+        written: the script's printed output and written files; None: they are not looked at.
     """
 
     def __init__(
@@ -105,25 +107,27 @@ class Boundaries:
         self._lock = threading.RLock()
         """Held while a look is taken and reported."""
         self._nested: set[int] = set()
-        """Identities of the code of compiled functions that were called inside of another compiled call."""
+        """Code identities of compiled functions that were called inside another compiled call."""
         self._looks = self._work = 0
         self._roots = Roots(is_own, modules, translations)
         self.calls = self.backwards = 0
-        """How many there were, in all threads."""
+        """Their numbers, in all threads."""
         self.seconds: list[float] = []
         """Duration of each call of the main thread."""
         self.is_aside = False
-        """Whether what is called now is no call of the script's own."""
+        """Whether calls made now are not the script's own."""
         self._watch_calls()
         around_backwards(self._backward)
 
     def call_now(self) -> int:
-        """The number of the last call that the current thread has made; 0 for a thread that the script did not start."""
+        """The number of the current thread's last call; 0 for a thread that the script did not start."""
         lane = self._lanes.current()
         return lane.numbered(lane.calls) if lane is not None else 0
 
     def end(self) -> None:
-        """Take the last look, at the end of the script, with all that has no holder any more gone, the compiler's included."""
+        """Take the last look, at the end of the script, after releasing all unreferenced objects, the compiler's
+        included.
+        """
         torch._dynamo.reset()
         gc.collect()
         lane = self._lanes.current()
@@ -187,7 +191,7 @@ class Boundaries:
         return leave
 
     def _enter_recomputed(self, lane: Lane) -> Callable[[], None]:
-        """Enter a call as a part of the one whose forward is recomputed: no boundary."""
+        """Enter a call as part of the one whose forward is recomputed: no boundary."""
         again = self._made_eager(lane.numbered(lane.calls))
         surroundings = self._inside(lane.numbered(lane.units), "recomputation")
         surroundings.__enter__()
@@ -199,7 +203,7 @@ class Boundaries:
         return leave
 
     def _made_eager(self, number: int) -> Callable[[], None]:
-        """Have a call run without the compiler, if it should; returns what ends that."""
+        """Make a call run without the compiler, if planned; returns a callback that ends this."""
         if not self._is_eager(number):
             return _nothing
         self._forced.begin()
@@ -318,7 +322,7 @@ class Boundaries:
         self._on_look({**told, "order": lane.order()}, look.entries)
 
     def walk(self) -> dict[str, Entry]:
-        """All that can be reached now from the script's globals and from the frames of its functions."""
+        """Everything reachable now from the script's globals and from the frames of its functions."""
         with self._lock:
             look = Look(
                 self._roots.is_entered, self._words, self.unseen, items=DENSE_ITEMS, is_last=False, is_shared=False
@@ -331,13 +335,13 @@ class Boundaries:
 
 
 def _function(frame: types.FrameType | None) -> int:
-    """The identity of the code that a wrapper runs; 0 if it is not known."""
+    """The identity of the code that a wrapper runs; 0 if unknown."""
     fn = locals_of(frame).get("fn") if frame is not None else None
     return id(getattr(getattr(fn, "__func__", fn), "__code__", fn))
 
 
 def _is_recomputed(frame: types.FrameType | None) -> bool:
-    """Whether a checkpoint runs its forward again: such a call is no boundary, and what it gives is seen in the gradients."""
+    """Whether a checkpoint recomputes its forward: such a call is no boundary, and its effect shows in the gradients."""
     while frame is not None:
         if frame.f_code.co_filename == torch.utils.checkpoint.__file__:
             return True
@@ -346,8 +350,11 @@ def _is_recomputed(frame: types.FrameType | None) -> bool:
 
 
 def _exception(error: BaseException | None) -> Entry:
-    """The entry for a raised exception: its type name. A compiler's exception is given by its first base class outside the compiler,
-    which is what a handler can catch, and marked; so is one of Python's own that is raised while Dynamo translates."""
+    """The entry for a raised exception: its type name.
+
+    A compiler's exception is named by its first base class outside the compiler, which a handler can catch, and marked;
+    so is a Python exception raised while Dynamo translates.
+    """
     if error is None:
         return {"type": "exception", "value": ""}
     own = ("torch._dynamo", "torch._inductor", "torch._functorch")
@@ -358,7 +365,9 @@ def _exception(error: BaseException | None) -> Entry:
 
 
 def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:
-    """The wrapper's frame, at most three frames up: until Python 3.11 the comprehension that runs the hooks has a frame too."""
+    """The wrapper's frame, at most three frames up: until Python 3.11 the comprehension that runs the hooks has a frame
+    too.
+    """
     for _ in range(3):
         if frame is None or frame.f_code.co_name in ("compile_wrapper", "_fn"):
             return frame
@@ -369,7 +378,7 @@ def _wrapper(frame: types.FrameType | None) -> types.FrameType | None:
 def line_of(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> Message:
     """``line``: current line number of the innermost frame of the script, or of its own modules; 0 if there is none.
 
-    For a module's ``file`` and ``code`` too: our text of the script does not have that line.
+    For a module also ``file`` and ``code``: our text of the script does not contain that line.
     """
     while frame is not None and not is_own(frame.f_code.co_filename):
         frame = frame.f_back

@@ -1,6 +1,8 @@
-"""Lets Dynamo's backend ``eager`` recompute a checkpointed region as every other backend and eager do: from the forward's random state.
+"""Makes Dynamo's backend ``eager`` recompute a checkpointed region from the forward's random state, as eager and all
+other backends do.
 
-Dynamo's operator switches that off, since compilers keep the state by other means; this backend has none, and would draw other numbers.
+Dynamo's operator switches that off, since compilers restore the state by other means; this backend has none, and would
+draw other numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ OPERATORS = ("TagActivationCheckpoint", "WrapActivationCheckpoint")
 
 
 def draw_again(is_compiling: Callable[[], bool]) -> None:
-    """Restore the random state in all recomputation by graphs, unless the script has asked for another, for the rest of this process."""
+    """Restore the random state in all recomputation by graphs, unless the script chose otherwise, for the rest of this
+    process.
+    """
     keeps: contextvars.ContextVar[bool | None] = contextvars.ContextVar("keeps", default=None)
     checkpoint = torch.utils.checkpoint.checkpoint
 

@@ -1,8 +1,8 @@
-"""What functions that the script gives to the compiler write while the compiler runs them, as often as it likes.
+"""Records what functions passed to the compiler write while the compiler runs them, any number of times.
 
-Fake kernels, functions in graphs, pytree nodes and the methods by which the compiler takes a tensor subclass apart run while Dynamo
-compiles. What changes between entry and return of one of them, seen by two walks over the script's state, is the compiler's doing;
-everything else that changes there is not.
+Fake kernels, functions in graphs, pytree nodes and the methods with which the compiler unwraps a tensor subclass run
+while Dynamo compiles. A change between entry and return of one of them, seen by two walks over the script's state, is
+due to the compiler; no other change is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ METHODS = (
     "__coerce_tangent_metadata__",
     "__coerce_same_metadata_as_tangent__",
 )
-"""Methods of a tensor subclass that the compiler runs on its own account."""
+"""Methods of a tensor subclass that the compiler runs by itself."""
 GIVEN_TO: tuple[tuple[Any, str], ...] = (
     (torch.library, "register_fake"), (torch.library, "impl_abstract"), (torch.library, "register_autograd"),
     (CustomOpDef, "register_fake"), (CustomOpDef, "register_autograd"),
@@ -36,15 +36,15 @@ GIVEN_TO: tuple[tuple[Any, str], ...] = (
     (torch.compiler, "assume_constant_result"), (torch._dynamo, "assume_constant_result"),
     (_pytree, "register_pytree_node"), (_pytree, "_register_pytree_node"),
 )  # fmt: skip
-"""Functions, by module or class, to which a script gives functions that the compiler runs on its own account."""
+"""Functions, by module or class, through which a script passes functions that the compiler runs by itself."""
 MOST_CALLS = 200
 """Most calls of such functions around which the state is looked at."""
 
 
 class CompilerWrites:
-    """Watches the functions that the script gives to the compiler, for the rest of this process.
+    """Watches the functions that the script passes to the compiler, for the rest of this process.
 
-    ``state``: a walk over all that the script can see.
+    ``state``: a walk over everything that the script can see.
     """
 
     def __init__(self, state: Callable[[], dict[str, Entry]]) -> None:
@@ -53,7 +53,7 @@ class CompilerWrites:
         self._depth = self._calls = 0
         self._before: dict[str, Entry] = {}
         self.paths: dict[str, str] = {}
-        """What was written, with the function that did it."""
+        """The written paths, with the function that wrote each."""
         for owner, name in GIVEN_TO:
             original = getattr(owner, name, None)
             if original is not None:

@@ -1,8 +1,9 @@
-"""The threads of a script, each a lane with a numbering of its own that does not depend on how threads interleave.
+"""The threads of a script, each a lane with its own numbering that does not depend on how threads interleave.
 
-A lane is a thread that the script starts, or a task that it gives to a `ThreadPoolExecutor`, whichever of its threads then runs it. Its
-number comes from the lane that started it and from how many that one has started before: 2 is the second lane that the main thread
-started, 20001 the first that lane 2 did. Calls and units of a lane are numbered from ``number * PER_LANE`` on.
+A lane is a thread that the script starts, or a task that it submits to a `ThreadPoolExecutor`, whichever of its threads
+runs it. Its number is derived from the lane that started it and that lane's number of earlier starts: 2 is the second
+lane started by the main thread, 20001 the first started by lane 2. Calls and units of a lane are numbered from ``number
+* PER_LANE`` on.
 """
 
 from __future__ import annotations
@@ -15,39 +16,40 @@ from collections.abc import Callable
 from typing import Any
 
 PER_LANE = 1_000_000
-"""Calls and units of one lane that have numbers."""
+"""Most numbered calls and units of one lane."""
 PER_PARENT = 10_000
-"""Lanes that one lane can start; further ones are not observed."""
+"""Most lanes started by one lane; further ones are not observed."""
 MOST = PER_PARENT**2
-"""Numbers of lanes: threads of threads of the main thread's threads have none."""
+"""Most lane numbers: threads nested deeper than two levels below the main thread's have none."""
 
 
 class Lane:
     """The state of one thread or task; ``number`` is 0 for the main thread.
 
-    ``order`` sorts its looks among those of all lanes: behind the look of the lane that started it, before that one's next.
+    ``order`` sorts its looks among those of all lanes: after the look of the lane that started it, before that lane's
+    next.
     """
 
     def __init__(self, number: int, order: tuple[int, ...]) -> None:
         self.number, self._order = number, order
         self.units = self.calls = self.backwards = 0
         self.depth = 0
-        """Compiled calls that it is inside of."""
+        """Nesting depth of compiled calls."""
         self.in_backward = 0
-        """Backwards that it is inside of."""
+        """Nesting depth of backwards."""
         self._looks = self._children = 0
 
     def numbered(self, count: int) -> int:
-        """The number of a call, a backward or a unit among those of all lanes."""
+        """The number of a call, a backward or a unit, unique among all lanes."""
         return self.number * PER_LANE + count
 
     def order(self) -> tuple[int, ...]:
-        """The place of the next look."""
+        """The sort key of the next look."""
         self._looks += 1
         return *self._order, self._looks
 
     def child(self) -> Lane | None:
-        """The next lane that this one starts; None if there is no number for it."""
+        """The next lane started by this one; None if there is no number for it."""
         self._children += 1
         number = self.number * PER_PARENT + self._children
         if self._children >= PER_PARENT or number >= MOST:

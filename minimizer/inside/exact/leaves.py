@@ -1,6 +1,6 @@
 """Describes values of built-in and library types whose whole state is a text, a number or a row of bytes.
 
-Only functions of the types themselves run, never one that a subclass of the script's has put in their place.
+Only functions of the types themselves run, never overrides of the script's subclasses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Entry = dict[str, str]
 FEW = 16
 """Elements of the largest array whose values are written out; a larger one is hashed."""
 C_NUMBERS = "bBhHiIlLqQfdgc?"
-"""Type codes of ctypes that hold a number, and no address."""
+"""Type codes of ctypes for numbers, without those for addresses."""
 BASES: dict[type, Callable[[Any], Any]] = {
     int: int.__int__,
     float: float.__float__,
@@ -37,11 +37,11 @@ BASES: dict[type, Callable[[Any], Any]] = {
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
     complex: complex.__pos__,
 }
-"""For each type of scalars that can have subclasses: what gives the plain value of a member of one."""
+"""For each scalar type that can have subclasses: the conversion of a subclass instance to the plain value."""
 
 
 def leaf(value: Any, kind: type) -> Entry | None:
-    """The entry of such a value; None for one of another type. What a subclass adds to it is not in there."""
+    """The entry of such a value, without additions of a subclass; None for other types."""
     for base, describe in DESCRIBED.items():
         if issubclass(kind, base):
             return describe(value, kind)
@@ -49,7 +49,7 @@ def leaf(value: Any, kind: type) -> Entry | None:
 
 
 def plain(value: Any, kind: type) -> Any:
-    """The plain int, float, str, bytes or complex number that a member of a subclass is; None for other values."""
+    """The plain int, float, str, bytes or complex number of a subclass instance; None for other values."""
     base = next((base for base in BASES if issubclass(kind, base)), None)
     return None if base is None else BASES[base](value)
 
@@ -134,7 +134,7 @@ DESCRIBED: dict[type, Callable[[Any, type], Entry]] = {
     torch.UntypedStorage: _storage,
     ctypes._SimpleCData: _c_number,
 }
-"""The types described here, each with its function; a type stands before those that it derives from."""
+"""The types described here, each with its function; subclasses come before their base types."""
 
 
 def _of_numpy(value: Any, kind: type) -> Entry | None:
@@ -165,7 +165,7 @@ def _of_array(numpy: Any, value: Any, kind: type) -> Entry:
 
 
 def _whole(state: Any) -> bytes:
-    """A generator's state as bytes, its arrays in full: ``repr`` would cut those."""
+    """A generator's state as bytes, with its arrays in full: ``repr`` would shorten them."""
     if isinstance(state, dict):
         return b",".join(str(key).encode() + b":" + _whole(part) for key, part in state.items())
     return state.tobytes() if hasattr(state, "tobytes") else repr(state).encode()

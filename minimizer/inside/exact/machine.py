@@ -1,8 +1,10 @@
-"""What a script's own code reads of the machine (clocks, memory, garbage, random bytes, compile times): recorded, and replayed.
+"""Records and replays what a script's own code reads of the machine: clocks, memory, garbage, random bytes, compile
+times.
 
-Each such read of the first run without the compiler is recorded; every later run gives the same answers, in order. So what a script
-makes of them is equal on both sides, a loop by the clock takes the same course, and whatever differs still is none of the machine's
-doing. Only what the script's own frames read is replayed: all others, and what the compiler runs, get what is true.
+Each such read of the first run without the compiler is recorded; every later run gets the same answers, in order. So
+values derived from them are equal on both sides, a loop by the clock takes the same course, and a remaining difference
+is not the machine's. Only reads by the script's own frames are replayed: all others, and what the compiler runs, get
+real values.
 
 The functions are replaced before the script starts, since it may bind them early.
 """
@@ -43,9 +45,9 @@ SOURCES: Mapping[str, Sequence[str]] = {
     ),
     "torch._dynamo.utils": ("compile_times", "calculate_time_spent"),
 }  # fmt: skip
-"""Functions whose results tell of the machine or the compiler, by module."""
+"""Functions whose results depend on the machine or the compiler, by module."""
 TAKES_OBJECTS = {"getrefcount"}
-"""Functions that are asked of an object, which cannot be told from another."""
+"""Functions of an object, which the record cannot identify."""
 MOST_READS = 20_000
 """Most reads that one run records."""
 MOST_CHARACTERS = 1 << 20
@@ -65,8 +67,8 @@ class Machine:
 
     Args:
         is_own: whether a file is the script's own.
-        replay: the reads of an earlier run as text (see `text`), to be given again; None: this run records its own.
-        is_compiling: whether the compiler is at work, whose reads are no part of the script's.
+        replay: the reads of an earlier run as text (see `text`), to be replayed; None: this run records its own.
+        is_compiling: whether the compiler is at work, whose reads are not the script's.
     """
 
     def __init__(self, *, is_own: Callable[[str], bool], replay: str | None, is_compiling: Callable[[], bool]) -> None:
@@ -89,7 +91,7 @@ class Machine:
 
     @property
     def text(self) -> str:
-        """What this run recorded, as JSON; empty if it read nothing."""
+        """The record of this run, as JSON; empty if it read nothing."""
         return json.dumps(self.reads) if self.reads else ""
 
     def _replace(self, module: types.ModuleType, home: str, name: str) -> None:
@@ -120,7 +122,7 @@ class Machine:
             return False
         frame: types.FrameType | None = sys._getframe(2)
         while frame is not None and (file := frame.f_code.co_filename).startswith("<"):
-            frame = frame.f_back  # what a dataclass generates
+            frame = frame.f_back  # code generated for a dataclass
         return frame is not None and self._is_own(file)
 
     def _record(self, name: str, asked: str, result: Any) -> None:
@@ -146,7 +148,7 @@ class Machine:
         return value
 
     def _onward(self, name: str, result: Any) -> Any:
-        """A read that the first run did not make: a clock goes on from the last one that was replayed."""
+        """A read that the first run did not make: a clock continues from the last replayed value."""
         return type(result)(result - self._behind[name]) if name in self._behind else result
 
 

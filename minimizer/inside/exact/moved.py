@@ -1,7 +1,8 @@
-"""Moves the machine under an eager run: what a script makes of the machine, and of when objects go, then differs from the run before.
+"""Changes the environment of an eager run, so that whatever depends on the machine, or on when objects die, differs.
 
-Other addresses, more memory in use, other garbage, events in the profiler that runs, calls as long as the compiled ones, and objects
-that live longer, as what the compiler holds does. Nothing of it changes what an eager run may rely on.
+Other addresses, more memory in use, other garbage, events in an active profiler, calls as slow as the compiled ones,
+and objects that live longer, like those that the compiler holds. None of it changes anything that an eager run may rely
+on.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ import torch
 from .reach import locals_of, user_frames
 
 LONGEST_DELAY = 5.0
-"""Seconds; the most that an eager call is delayed to last as long as the compiled one did."""
+"""Most seconds by which an eager call is delayed to be as slow as the compiled one."""
 MOST_HELD = 20_000
-"""Most objects that are held."""
+"""Most objects to hold."""
 LARGEST_HELD = 1 << 20
-"""Bytes of the largest tensor that is held."""
+"""Bytes of the largest tensor to hold."""
 MOST_RESIDENT = 1 << 30
-"""Bytes; the most that is allocated to have as much memory in use as the compiled run had."""
+"""Most bytes to allocate to match the memory of the compiled run."""
 EVENT = "moved"
-"""Name of the events that the profiler sees."""
+"""Name of the events added to the profiler."""
 
 
 class Moved:
-    """Disturbs the machine from `begin` on, before each call, until `release`.
+    """Disturbs the environment from `begin` on, before each call, until `release`.
 
     Args:
         is_own: whether a file is the script's own.
         delays: seconds to wait before each call.
-        resident: bytes to have in use beside what the script needs.
+        resident: bytes to use in addition to the script's needs.
     """
 
     def __init__(self, *, is_own: Callable[[str], bool], delays: Sequence[float], resident: int) -> None:
@@ -45,10 +46,11 @@ class Moved:
         self._ballast: list[Any] = []
 
     def begin(self) -> None:
-        """Give all that the script makes from here on other addresses, and take as much memory as the compiled run had.
+        """Change the addresses of all objects that the script creates from here on, and use as much memory as the
+        compiled run.
 
-        It must come last before the script's own code, and after all garbage: what is let go of after it leaves a place that the next
-        object of the same size gets in every run alike.
+        Call it last before the script's own code, after all garbage is freed: memory freed later would be reused by the
+        next object of the same size in every run alike.
         """
         gc.collect()
         sizes = random.Random(time.monotonic_ns())
@@ -57,7 +59,7 @@ class Moved:
         self._ballast.append(bytearray(b"\1") * self._resident)
 
     def before(self, call: int) -> None:
-        """Disturb the machine before a call, by its number from 1."""
+        """Disturb the environment before a call, by its number from 1."""
         if call <= len(self._delays):
             time.sleep(min(self._delays[call - 1], LONGEST_DELAY))
         self._ballast.append(bytearray(1000))
@@ -78,7 +80,7 @@ class Moved:
         self._hold(held.get("args", ()))
 
     def release(self) -> None:
-        """Let go of what was held: what then is left of it is the script's own doing."""
+        """Release everything held: what then survives is the script's own."""
         self._held.clear()
 
     def _hold(self, values: Any) -> None:

@@ -1,4 +1,4 @@
-"""How each kind of object is described, by a few strings, and what can be reached from it.
+"""Describes each type of object by a few strings, and lists what is reachable from it.
 
 None of the script's code is run: no ``__repr__``, ``__eq__``, ``__hash__``, property or ``__getattr__``.
 """
@@ -54,16 +54,16 @@ UNSEEN = (
     "ssl.", "_ssl.", "subprocess.", "importlib.", "_frozen_importlib", "ctypes.CDLL", "_ctypes.", "weakref.", "_weakrefset.", "warnings.",
     "tempfile.", "gc.", "selectors.", "select.", "sqlite3.",
 )  # fmt: skip
-"""How the full names of those types begin whose objects are not entered, since their state is the machine's or the compiler's."""
+"""Name prefixes of types whose objects are not entered, since their state is the machine's or the compiler's."""
 SEEN_ALL_THE_SAME = ("asyncio.queues.", "asyncio.locks.", "multiprocessing.dummy.")
 WEAK_CONTAINERS = ("_weakrefset.WeakSet", "weakref.WeakValueDictionary", "weakref.WeakKeyDictionary")
 OF_MODULES = ("_parameters", "_buffers", "_modules")
 OF_LOGGERS = ("name", "level", "disabled", "propagate", "handlers", "filters")
-"""What a logger of `logging` says of itself; the rest is a cache, and the tree of all loggers."""
+"""The described attributes of a `logging` logger; the others are a cache, and the tree of all loggers."""
 OF_THREADS = ("_target", "_args", "_kwargs", "_name")
-"""What a thread was given; the other private attributes are the machine's."""
+"""A thread's arguments; its other private attributes are the machine's."""
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()), type({}.values()), types.MappingProxyType)
-"""Views of a mapping, which they refer to."""
+"""Views of a mapping, described by reference to it."""
 OF_LANGUAGE = ("builtins", "itertools", "collections", "_collections")
 """Modules of iterators whose position ``__reduce__`` gives without advancing them."""
 PLAIN_CONTAINERS = (
@@ -79,8 +79,9 @@ class Look(Walk):
         is_own: whether a file is the script's own.
         words: describes tensors.
         unseen: counts what is left out.
-        items: items of one container that are entries of their own; see `ITEMS`.
-        is_last: whether it is the look at the script's end, after a garbage collection: it tells what weak references still find.
+        items: items of one container with separate entries; see `ITEMS`.
+        is_last: whether it is the look at the script's end, after a garbage collection, which also records live weak
+            references.
         is_shared: whether other threads may change objects meanwhile: then no instance is entered.
     """
 
@@ -141,7 +142,7 @@ class Look(Walk):
         return self._instance(path, value, kind)
 
     def _leaf(self, path: str, value: Any, kind: type, entry: Entry) -> Entry:
-        """The entry of a value that is described by itself, with what a subclass of the script's adds to it."""
+        """The entry of a value without parts, with the additions of a script's subclass."""
         if entry.get("dtype") == "object":
             self.hold(path, lambda place: f"{path}[{place}]", value.ravel().tolist())
         if self._is_of_script(kind):
@@ -157,13 +158,15 @@ class Look(Walk):
             self._alive.append(grad)
         fields = {**slots_of(value), **(dict_of(value) or {})}
         fields = {name: part for name, part in fields.items() if is_shown(name)}
-        if self._is_wrapper_of_library(kind):  # it keeps there what it was asked before, and the compiler asks too
+        if self._is_wrapper_of_library(kind):  # it caches answers there, and the compiler queries it too
             fields = {n: part for n, part in fields.items() if isinstance(part, torch.Tensor) or not n.startswith("_")}
         self._pending.extend((f"{path}.{name}", part) for name, part in fields.items())
         return entry
 
     def _is_wrapper_of_library(self, kind: type) -> bool:
-        """Whether tensors of a class consist of other tensors, by code that is not the script's, as nested ones do."""
+        """Whether tensors of a class consist of other tensors, by code that is not the script's, such as nested
+        tensors.
+        """
         return hasattr(kind, "__tensor_flatten__") and not self._is_of_script(kind)
 
     # containers ----------------------------------------------------------------------------------------------------------
@@ -171,7 +174,7 @@ class Look(Walk):
     def _dict(self, path: str, value: dict[Any, Any], kind: type) -> Entry:
         if value is sys.modules:  # the compiler imports more of them
             return {"type": "modules"}
-        if _is_namespace(value):  # those of the script are roots, and Dynamo adds its own globals
+        if _is_namespace(value):  # the script's are roots, and Dynamo adds its own globals
             return {"type": "namespace", "name": scalar(dict.get(value, "__name__"))}
         order = list(dict.items(value))
         if issubclass(kind, collections.OrderedDict):
@@ -220,7 +223,7 @@ class Look(Walk):
         return self._with_fields(path, value, kind, entry)
 
     def _with_fields(self, path: str, value: Any, kind: type, entry: Entry) -> Entry:
-        """The entry of a container, with the attributes that a subclass gives it."""
+        """The entry of a container, with the attributes of its subclass."""
         if kind not in PLAIN_CONTAINERS and (dict_of(value) or slots_of(value)):
             self._attributes(path, value, entry)
         return entry
@@ -294,7 +297,7 @@ class Look(Walk):
         return entry
 
     def _is_own_special(self, name: object, part: Any) -> bool:
-        """Whether it is a special method that the script writes: what its defaults and its closure hold outlives its calls."""
+        """Whether it is a special method written by the script: its defaults and its closure outlive its calls."""
         is_function = type(name) is str and name.startswith("__") and type(part) is types.FunctionType
         return is_function and self._is_own(part.__code__.co_filename)
 
@@ -396,13 +399,13 @@ class Look(Walk):
         (types.GeneratorType, types.CoroutineType): _generator,
         types.CellType: _cell,
     }
-    """What describes the objects of a type, or of several."""
+    """The describing functions, by type or types."""
 
 
 DESCRIBED: weakref.WeakKeyDictionary[type, Callable[..., Entry] | None] = weakref.WeakKeyDictionary()
-"""What describes the objects of each type met so far, by `Look.KINDS`; None: nothing there does."""
+"""The describing function of each type met so far, by `Look.KINDS`; None: none applies."""
 HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
-"""How the names of those attributes of a module end that hold its hooks by the numbers of their handles."""
+"""Name suffixes of module attributes that hold hooks by handle number."""
 
 
 def _labels(keys: list[Any]) -> list[str] | None:
@@ -415,13 +418,13 @@ def _labels(keys: list[Any]) -> list[str] | None:
 
 
 def _is_iterator(kind: type) -> bool:
-    """Whether a type is one of the language's iterators that say where they are."""
+    """Whether a type is a built-in iterator that reports its position."""
     fields = type.__dict__["__dict__"].__get__(kind)
     return fields.get("__module__", "builtins") in OF_LANGUAGE and "__next__" in fields and "__reduce__" in fields
 
 
 def _living(value: Any) -> int:
-    """The number of objects that a weak container still finds."""
+    """The number of live objects in a weak container."""
     held = (dict_of(value) or {}).get("data", ())
     parts = [part for pair in held.items() for part in pair] if type(held) is dict else list(held)
     return sum(isinstance(part, weakref.ref) and weakref.ref.__call__(part) is not None for part in parts)

@@ -44,11 +44,11 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
 }
 """Expressions without side effects, with their functions; one that raises in this version is left out."""
 OURS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TRITON_", "PYTORCH_", "MINIMIZER_", "HOME", "TMPDIR", "PWD", "XDG_")
-"""Prefixes of environment variables that torch or we set, some with another value in each run; not observed."""
+"""Prefixes of environment variables that torch or we set, some to another value in each run; not observed."""
 
 
 def modes() -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name and entry of each mode and switch, as the current thread has them."""
+    """Yield the name and entry of each mode and switch of the current thread."""
     for name, ask in QUESTIONS.items():
         with contextlib.suppress(Exception):  # some are private, and differ between versions
             yield name, {"type": "process", "value": repr(ask())}

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 TEXT = 200
-"""Characters of a text that are recorded; a longer one is cut and gets a hash."""
+"""Most characters of a recorded text; a longer one is cut and gets a hash."""
 SCALARS = frozenset((int, float, complex, bool, str, bytes, type(None)))
 PLAIN_TEXT = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, type(Ellipsis))
-"""Types whose ``str`` says all that there is."""
+"""Types whose ``str`` is complete."""
 HIDDEN = (
     "_dynamo",
     "__dynamo",

@@ -1,6 +1,7 @@
-"""Redraws every rounding of some calls of compiled code, and keeps what its tensors hold: how far may other arithmetic move each element?
+"""Redraws every rounding in some calls of compiled code, and keeps tensor elements, to bound the effect of other
+arithmetic.
 
-Only what the recorded graphs compute is redrawn, and their backwards: what Python computes between them stays as it is.
+Only computations of the recorded graphs and their backwards are redrawn, not Python's between them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from .tensors import TensorWords, Words, is_readable, plain
 from .unseen import Unseen
 
 MOST_ELEMENTS = 4096
-"""Elements that are kept of one tensor, evenly spaced."""
+"""Most elements to keep of one tensor, evenly spaced."""
 MOST_KEPT = 8 << 20
-"""Characters that are kept in all."""
+"""Most characters to keep in total."""
 
 
 class RedrawnGraphs:
@@ -31,7 +32,7 @@ class RedrawnGraphs:
 
     @contextlib.contextmanager
     def inside(self, unit: int, what: str):  # type: ignore[no-untyped-def]
-        """The surroundings of a unit: those of a ``backward`` redraw it, in a ``call`` its graphs do."""
+        """The context of a unit: it redraws a ``backward``; in a ``call``, its graphs are redrawn instead."""
         before, self._acts = self._acts, unit in self._units
         try:
             with self._mode if self._acts and what == "backward" else self.of_python():
@@ -40,23 +41,25 @@ class RedrawnGraphs:
             self._acts = before
 
     def of_python(self) -> AbstractContextManager[object]:
-        """The surroundings of a compiled call within a backward: Dynamo compiles nothing while a mode of operators is on."""
+        """The context of a compiled call within a backward: Dynamo compiles nothing under a dispatch mode."""
         is_on = _get_current_dispatch_mode() is self._mode
         return _pop_mode_temporarily() if is_on else contextlib.nullcontext()
 
     def of_graph(self) -> AbstractContextManager[object]:
-        """The surroundings of a graph's run."""
+        """The context of a graph's run."""
         return self._mode if self._acts else contextlib.nullcontext()
 
 
 class WholeTensors(TensorWords):
-    """Describes tensors, and keeps the elements of the floating ones while ``is_on``; ``whole`` in an entry is their place in ``kept``."""
+    """Describes tensors, and keeps the elements of floating-point ones while ``is_on``; ``whole`` in an entry indexes
+    ``kept``.
+    """
 
     def __init__(self, unseen: Unseen | None = None) -> None:
         super().__init__(unseen)
         self.is_on = False
         self.kept: list[str] = []
-        """Elements as float64, in base64; of complex ones both parts."""
+        """Elements as float64, in base64; both parts of complex ones."""
         self._characters = 0
 
     def describe(self, tensor: torch.Tensor, path: str = "") -> Words:

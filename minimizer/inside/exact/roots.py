@@ -12,7 +12,7 @@ from .translations import Translations, is_module
 
 
 class Roots:
-    """Finds where looks begin.
+    """Finds the roots of looks.
 
     Args:
         is_own: whether a file is the script's own.
@@ -23,7 +23,7 @@ class Roots:
     def __init__(self, is_own: Callable[[str], bool], modules: Sequence[str], translations: Translations) -> None:
         self._is_own, self._further, self._translations = is_own, frozenset(modules), translations
         self._known: set[str] = set()
-        """Names of the modules that were imported at the last look."""
+        """Names of the modules imported at the last look."""
         self._own: list[str] = []
         self._further_files: set[str] = set()
 
@@ -38,7 +38,7 @@ class Roots:
             yield [(f"{name}.<locals>.{local}", value) for local, value in locals_of(user).items()]
 
     def is_entered(self, file: str) -> bool:
-        """Whether what a file defines is looked at like the script's own."""
+        """Whether a file's definitions are looked at like the script's own."""
         return file in self._further_files or self._is_own(file)
 
     def _globals(self) -> Iterator[tuple[str, Any]]:

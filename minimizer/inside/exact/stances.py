@@ -1,7 +1,8 @@
-"""Runs calls without the compiler in an exact run, whatever stance the script sets, and with the answer that they would get compiled.
+"""Runs calls of an exact run without the compiler, under any stance of the script, with ``is_compiling`` answered as if
+compiled.
 
-The script's own stance holds where a call is compiled. Where we run a call without the compiler it stays without, also where the
-script sets another stance inside; the script reads its own stance, as before, once the call is over.
+The script's own stance holds for compiled calls. A call that we run without the compiler stays uncompiled even if the
+script sets another stance inside it; afterwards the script reads its own stance, as before.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from .wrappers import ASKED, Glances
 
 IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
 LIBRARY = ("nn", "optim")
-"""Packages of torch whose code chooses what to compute by whether it is compiled, as a script's may."""
+"""Packages of torch whose code, like a script's, may branch on whether it is compiled."""
 OF_HOOKS = os.path.join("nn", "modules", "module.py")
-"""What chooses there how hooks are run, which is the compiler's to do right."""
+"""The code there that chooses how hooks are run, which is the compiler's responsibility."""
 ANSWER = "_minimizer_exact_answer"
-"""Name under which a module of torch's holds our answer to `IS_COMPILING`."""
+"""Name under which a torch module holds our answer to `IS_COMPILING`."""
 
 
 class Forced:
     """The calls that we run without the compiler.
 
-    ``library``: whether `LIBRARY`, too, is told there that it is compiled. ``glances``: notes who asks.
+    ``library``: whether `LIBRARY` also gets the compiled answer. ``glances``: records who asks.
     """
 
     def __init__(self, *, library: bool, glances: Glances | None = None) -> None:
@@ -54,7 +55,9 @@ class Forced:
         return self._calls > 0
 
     def begin(self) -> None:
-        """Run a call without the compiler, until `end`. The stance is one for all threads: it lasts as long as any of their calls."""
+        """Run a call without the compiler, until `end`. The stance is global to all threads: it lasts as long as any of
+        their calls.
+        """
         with self._lock:
             if not self._is_on:
                 self._prior = eval_frame._stance
@@ -62,7 +65,7 @@ class Forced:
             self._calls += 1
 
     def end(self) -> None:
-        """Put the stance back, or the one that the script has set meanwhile."""
+        """Restore the stance, or the one that the script has set meanwhile."""
         with self._lock:
             self._calls -= 1
             if not self._is_on:
@@ -82,8 +85,10 @@ class Forced:
         torch._dynamo.decorators._set_stance = set_stance  # type: ignore[attr-defined]
 
     def _is_told(self) -> bool:
-        """Whether whoever asks is to hear that it is compiled: the script, where the call would be; the rest of torch would treat its
-        tensors as traced ones."""
+        """Whether the caller gets the compiled answer: the script, if the call would be compiled.
+
+        The rest of torch would treat its tensors as traced ones.
+        """
         if not self._is_on or self._prior.stance == "force_eager":
             return False
         asker = sys._getframe(3)
@@ -94,7 +99,9 @@ class Forced:
 
 
 def _answer_by(function: types.FunctionType, is_told: Any) -> None:
-    """Let a function of torch's say yes where ``is_told`` does. The object stays the same: the script may hold it, and Dynamo knows it."""
+    """Make a function of torch answer yes if ``is_told`` does. The object stays the same: the script may hold it, and
+    Dynamo knows it.
+    """
     original = types.FunctionType(function.__code__, function.__globals__, function.__name__)
     name = f"{ANSWER}_{function.__name__}"
     function.__globals__[name] = lambda: is_told() or original()

@@ -19,15 +19,15 @@ from .unseen import SAMPLED, UNREADABLE, WALK, Unseen
 FEW = 16
 """Elements of the largest tensor whose values are written out; a larger one is hashed."""
 LARGE_BYTES = 1 << 20
-"""Bytes; a larger tensor is not hashed again in the next look if neither its version nor a sample of it has changed."""
+"""Bytes; a larger tensor is not rehashed in the next look if neither its version nor a sample of it has changed."""
 MOST_BYTES = 1 << 30
-"""Bytes of tensors that one look hashes in full; of further ones above `LARGE_BYTES` only a sample is."""
+"""Most bytes of tensors that one look hashes in full; further ones above `LARGE_BYTES` are only sampled."""
 MOST_AT_END = 8 << 30
 """The same in the look at the script's end."""
 SAMPLE = 1 << 14
 """Elements of a sample, approximately."""
 PART = 1 << 15
-"""Elements of which the norms are added up at a time: few enough for the processor's cache, and for torch to start no threads."""
+"""Elements per part of a norm: few enough for the processor's cache, and for torch to start no threads."""
 SPARSE: dict[torch.layout, tuple[str, ...]] = {
     torch.sparse_csr: ("crow_indices", "col_indices", "values"),
     torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
@@ -35,7 +35,7 @@ SPARSE: dict[torch.layout, tuple[str, ...]] = {
     torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
     torch.sparse_coo: ("_indices", "_values"),
 }
-"""The methods that give the parts of a sparse tensor, by layout; those of the coordinate format do not coalesce it."""
+"""The methods that give the parts of a sparse tensor, by layout; those of the COO format do not coalesce it."""
 
 Words = dict[str, str]
 
@@ -53,7 +53,7 @@ class TensorWords:
         self._is_exact, self._is_last = True, False
 
     def begin(self, *, is_exact: bool, is_last: bool = False) -> None:
-        """Start a look. An exact one hashes each tensor anew, whatever was known of it; the last one, at the script's end, is exact."""
+        """Start a look. An exact one rehashes every tensor; the last one, at the script's end, is exact."""
         self._left, self._is_exact, self._is_last = MOST_AT_END if is_last else MOST_BYTES, is_exact or is_last, is_last
         self._known = {key: known for key, known in self._known.items() if known[0]() is not None}
 
@@ -82,7 +82,7 @@ class TensorWords:
     def _add(
         self, describe: Callable[[torch.Tensor, str], Words], tensor: torch.Tensor, path: str, words: Words
     ) -> None:
-        """Add what ``describe`` tells of a tensor's values, unless they cannot be read."""
+        """Add the description of a tensor's values, unless they cannot be read."""
         if not is_readable(tensor):
             if not _has_inner(tensor) and tensor.device.type != "meta":  # which has no values
                 self._unseen.add(UNREADABLE, path)
@@ -113,7 +113,7 @@ class TensorWords:
         is_within, self._left = (
             size <= self._left,
             self._left - size,
-        )  # a known one counts too: both runs must stop at the same
+        )  # count known ones too: both runs must stop at the same tensor
         sample = _hashed(_sample(tensor.detach()))
         if not is_within:
             self._unseen.add(WALK if self._is_last else SAMPLED, path)
@@ -136,7 +136,7 @@ class TensorWords:
 
 
 def _has_inner(tensor: torch.Tensor) -> bool:
-    """Whether a tensor consists of other tensors that it holds as attributes, where the walk finds them."""
+    """Whether a tensor consists of other tensors held as attributes, which the walk finds there."""
     return hasattr(type(tensor), "__tensor_flatten__")
 
 
@@ -153,8 +153,11 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _figures(tensor: torch.Tensor) -> Words:
-    """Two norms of the finite elements of a floating tensor, which change little with other rounding and much with other values, and
-    a hash of where others are; empty for other dtypes."""
+    """Two norms of the finite elements of a floating-point tensor, and a hash of the positions of others; empty for
+    other dtypes.
+
+    The norms change little with other rounding and much with other values.
+    """
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return {}
     real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
@@ -185,13 +188,13 @@ def _of_finite(parts: tuple[torch.Tensor, ...], weights: torch.Tensor) -> tuple[
 def _squares(
     part: torch.Tensor, weights: torch.Tensor, norm: torch.Tensor, lean: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both sums, with the squares of these elements added. No ``dot``: that starts threads however few there are."""
+    """Both sums, with the squares of these elements added. No ``dot``: it starts threads even for few elements."""
     return norm + part.square().sum(), lean + (part * weights[: part.numel()]).square_().sum()
 
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
-    """Turns off torch functions, modes, autograd and CPU autocast for the body."""
+    """Turn off torch functions, modes, autograd and CPU autocast inside."""
     unhooked = torch._C.DisableTorchFunction(), _disable_current_modes()
     with unhooked[0], unhooked[1], torch.no_grad(), torch.autocast("cpu", enabled=False):
         yield
@@ -213,7 +216,7 @@ def _joined(texts: list[str]) -> str:
 
 
 def _hashed(tensor: torch.Tensor) -> str:
-    """A hash of a tensor's elements; SHA-1 has instructions of its own in the processor, and nobody attacks this."""
+    """A hash of a tensor's elements. SHA-1 has processor instructions, and needs no resistance to attacks here."""
     data = tensor.detach().contiguous().cpu()
     if data.is_quantized:
         data = data.int_repr()

@@ -1,4 +1,6 @@
-"""Watches what Dynamo translates: how many frames, the globals that it installs meanwhile, and whose functions they are."""
+"""Watches Dynamo's translations: the number of frames, the globals installed meanwhile, and the owners of the
+functions.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,22 @@ from typing import Any
 from torch._dynamo import convert_frame, symbolic_convert
 
 OURS = ("torch", "minimizer", __name__.partition(".")[0])
-"""Packages whose modules are never looked at as the script's own; this one has a name of its own in the child."""
+"""Packages whose modules are never looked at as the script's own; this package has another name in the child."""
 MOST_PACKAGES = 200
-"""Modules of packages that are looked at."""
+"""Most modules of packages to look at."""
 
 
 class Translations:
-    """What Dynamo has translated in this process since `watch`."""
+    """Dynamo's translations in this process since `watch`."""
 
     def __init__(self) -> None:
         self.frames = 0
-        """How many frames it was given; counted here, since Dynamo's own counters are off in exact runs."""
+        """The number of frames that it got; counted here, since Dynamo's own counters are off in exact runs."""
         self.installed: set[tuple[int, str]] = set()
-        """Globals that it put into a script's modules for its own code: identity of the scope, and name. Not all have a name that
-        tells: the constant result of ``f`` is ``f_0``."""
+        """Globals that it put into a script's modules for its own code: identity of the scope, and name.
+
+        Not all names reveal this: the constant result of ``f`` is ``f_0``.
+        """
         self._modules: dict[str, None] = {}
         """Names of the modules whose functions it has translated, called or inlined."""
         self._depth = 0
@@ -37,7 +41,7 @@ class Translations:
         return self._depth > 0
 
     def watch(self, during: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> None:
-        """Start to watch, for the rest of this process. ``during``: the surroundings in which Dynamo translates."""
+        """Start to watch, for the rest of this process. ``during``: creates the context in which Dynamo translates."""
         original = convert_frame._compile
 
         @functools.wraps(original)
@@ -64,14 +68,16 @@ class Translations:
 
         @functools.wraps(inline.__func__)
         def inline_call(cls: Any, parent: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-            with contextlib.suppress(Exception):  # not all that is inlined has globals
+            with contextlib.suppress(Exception):  # not everything inlined has globals
                 self._modules[str(func.get_globals().get("__name__"))] = None
             return inline.__func__(cls, parent, func, *args, **kwargs)
 
         inliner.inline_call = classmethod(inline_call)
 
     def packages(self, is_own: Callable[[str], bool]) -> list[str]:
-        """Names of the modules whose functions were translated and that are neither the script's own, nor torch's, nor the language's."""
+        """Modules whose functions were translated and that belong neither to the script, nor to torch, nor to the
+        standard library.
+        """
         library = os.path.dirname(os.__file__) + os.sep
         found = []
         for name in self._modules:

@@ -1,11 +1,11 @@
-"""A bounded walk over objects, each by the shortest path that leads to it; what it has no room for is hashed.
+"""A bounded walk over objects, each by its shortest path; what exceeds the bounds is hashed.
 
-It keeps no references afterwards. An error over an object is counted (`Unseen`), and the walk goes on: nothing is ever raised into the
-script.
+It keeps no references afterwards. An error on an object is counted (`Unseen`), and the walk goes on: nothing is ever
+raised into the script.
 
-Paths: ``a.b`` an attribute, ``a['k']`` and ``a[0]`` an item, ``a.<member>['k']`` a member of a set, ``a.<items>[1000:2000]`` the items of
-a large container that are only hashed, ``a.<rest>`` all that a full look has no room for, ``list(a)[0]`` and ``list(a.values())[0]`` a key
-that is an object, and its value.
+Paths: ``a.b`` an attribute, ``a['k']`` and ``a[0]`` an item, ``a.<member>['k']`` a member of a set,
+``a.<items>[1000:2000]`` the hashed items of a large container, ``a.<rest>`` everything beyond the bounds of a full
+look, ``list(a)[0]`` and ``list(a.values())[0]`` a key that is an object, and its value.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from .unseen import WALK, Unseen
 Children = Iterable[tuple[str, Any]]
 
 MOST_ENTRIES = 50_000
-"""Most entries of one look; what is beyond is hashed."""
+"""Most entries of one look; the rest is hashed."""
 MOST_VISITS = 200_000
-"""Most objects that one look visits, those that are hashed only included."""
+"""Most objects that one look visits, including those only hashed."""
 ITEMS = 1000
-"""Items of one container that are entries of their own; the others are hashed, in parts of so many."""
+"""Items of one container with separate entries; the others are hashed, in parts of this size."""
 DENSE_ITEMS = 20_000
-"""The same in a look that is to tell which item differs."""
+"""The same in a look that shows which item differs."""
 MOST_PARTS = 1000
 """Most parts of one container that are hashed."""
 LONGEST_PATH = 1000
 """Characters; the walk does not follow longer paths."""
 LONGEST_WORD = 1000
-"""Characters of what an entry says of one thing; the other end refuses a log with more (`ExactLog`)."""
+"""Most characters of one word of an entry; the other side refuses a log with more (`ExactLog`)."""
 
 
 class Walk:
-    """The queue of a walk, and its bounds; ``entries`` are the descriptions by path. A subclass says how an object is entered.
+    """The queue of a walk, and its bounds; ``entries`` are the descriptions by path. A subclass describes objects.
 
     Args:
         unseen: counts what is left out.
-        items: items of one container that are entries of their own; see `ITEMS`.
+        items: items of one container with separate entries; see `ITEMS`.
     """
 
     def __init__(self, unseen: Unseen, *, items: int) -> None:
@@ -51,9 +51,9 @@ class Walk:
         """The first path of each object, by identity."""
         self._pending: collections.deque[tuple[str, Any]] = collections.deque()
         self._later: collections.deque[Callable[[], None]] = collections.deque()
-        """What is hashed when all else has its path: aliases point to objects that have one of their own."""
+        """Objects hashed after all others have a path: aliases refer to objects with their own path."""
         self._digest: Any = None
-        """The hash that takes up entries, while objects are hashed only."""
+        """The hash that absorbs entries, while objects are only hashed."""
         self._alive: list[Any] = []
         """Objects kept alive until the walk is over, so that no id is reused meanwhile."""
         self.entries: dict[str, Entry] = {}
@@ -72,7 +72,7 @@ class Walk:
         return self
 
     def put(self, path: str, entry: Entry) -> None:
-        """Add an entry, each word of it bounded: names of the script's attributes and classes may be of any length."""
+        """Add an entry, with each word bounded: names of the script's attributes and classes may have any length."""
         path = path if len(path) <= LONGEST_PATH else bounded(path, LONGEST_PATH)
         told = entry
         if max(map(len, [*entry, *entry.values()]), default=0) > LONGEST_WORD:
@@ -83,16 +83,16 @@ class Walk:
             self._digest.update(repr((path, told)).encode("utf-8", "surrogatepass"))
 
     def close(self) -> None:
-        """Hash what was put off, then drop all references that the walk has kept."""
+        """Hash what was postponed, then drop all references that the walk has kept."""
         while self._later:
             self._later.popleft()()
         self._alive.clear()
         self._paths.clear()
 
     def hold(self, path: str, name_of: Callable[[int], str], values: list[Any], what: str = "items") -> None:
-        """Walk the items of a container: `ITEMS` by themselves, and the others in parts, which are only hashed.
+        """Walk the items of a container: `ITEMS` separately, and the others in parts, which are only hashed.
 
-        ``name_of``: the path of an item, by its place. ``what``: the name for the parts.
+        ``name_of``: the path of an item, by its index. ``what``: the name for the parts.
         """
         are_scalars = SCALARS.issuperset(map(type, values))
         if self._digest is not None:
@@ -116,7 +116,7 @@ class Walk:
                 self._postpone(part, [(name_of(place), values[place]) for place in range(start, stop)])
 
     def _enter(self, path: str, value: Any) -> Entry:
-        """The entry of an object; what can be reached from it is put into the queue."""
+        """The entry of an object; its children are queued."""
         raise NotImplementedError
 
     def _visit(self, path: str, value: Any) -> None:
@@ -135,7 +135,7 @@ class Walk:
     # what is only hashed -------------------------------------------------------------------------------------------------
 
     def _postpone_rest(self) -> None:
-        """Put off all that is still to be walked, by the root that it is reached from."""
+        """Postpone everything still to be walked, by root."""
         by_root: dict[str, list[tuple[str, Any]]] = {}
         for path, value in self._pending:
             by_root.setdefault(path.partition(".")[0].partition("[")[0], []).append((path, value))
@@ -144,7 +144,7 @@ class Walk:
             self._postpone(f"{root}.<rest>", children)
 
     def _postpone(self, path: str, children: Sequence[tuple[str, Any]]) -> None:
-        """Have one entry for these objects and all that can be reached from them: a hash, made when all others have theirs."""
+        """Add one entry for these objects and everything reachable from them: a hash, made after all other entries."""
         self._later.append(
             lambda: self.entries.update({path: {"type": "items", "value": f"#{self._hash_of(children)}"}})
         )
@@ -163,7 +163,7 @@ class Walk:
             self._pending, self._digest = outer
 
     def _hash_members(self, path: str, members: list[Any]) -> None:
-        """The entry for members of a set that have no label: a hash of each, as if it were alone, in sorted order."""
+        """The entry for members of a set that have no label: a hash of each by itself, in sorted order."""
         paths, hashes = self._paths, []
         for part in members:
             self._paths = collections.ChainMap({}, paths)

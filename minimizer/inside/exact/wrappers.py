@@ -1,6 +1,7 @@
-"""The compiler left out, and looks of a script at the wrappers that ``torch.compile`` returns: by their names, by their class, by asking.
+"""Leaves the compiler out, and records a script's looks at the wrappers of ``torch.compile``: by names, by class, by
+query.
 
-A script whose compiled code is right may still do something else for what it sees of a wrapper.
+A script whose compiled code is right may still behave differently because of what it sees of a wrapper.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from .reach import user_frames
 BY_NAME = (
     "named_parameters", "named_buffers", "named_modules", "named_children", "modules", "children", "state_dict", "load_state_dict",
 )  # fmt: skip
-"""Methods of a wrapper that tell its names or its own place among the modules."""
+"""Methods of a wrapper that reveal its names or its own place among the modules."""
 OPTIMIZED = "OptimizedModule"
 NAMES, CLASS, ASKED = "names", "class", "is_compiling"
-"""Sorts of looks."""
+"""Types of looks."""
 MOST_GLANCES = 100
-"""Looks, by sort and line, that are noted."""
+"""Most recorded looks, by type and line."""
 
 
 def leave_out_compiler() -> None:
-    """For the rest of this process ``torch.compile`` returns what it is given, and ``Module.compile`` does nothing."""
+    """Make ``torch.compile`` return its argument, and ``Module.compile`` do nothing, for the rest of this process."""
     torch.compile = torch.compiler.compile = _as_given
     torch.nn.Module.compile = _nothing  # type: ignore[method-assign]
     for entry in ("optimize", "optimize_assert"):
@@ -50,9 +51,9 @@ def _optimizing_nothing(*_: Any, **__: Any) -> Callable[[Any], Any]:
 
 
 class Glances:
-    """Notes from which lines of its own a script looks at wrappers; at those in ``through`` it sees what there is without them.
+    """Records the script's own lines that look at wrappers; looks in ``through`` see the object without its wrapper.
 
-    A look is noted as ``sort file:line``.
+    A look is recorded as ``sort file:line``.
     """
 
     def __init__(
@@ -63,13 +64,13 @@ class Glances:
         self.wrappers = 0
 
     def watch(self) -> None:
-        """Watch the wrappers that are made in the rest of this process."""
+        """Watch the wrappers created in the rest of this process."""
         watched = self._watched(eval_frame.OptimizedModule)
         for module in (eval_frame, torch._dynamo):
             setattr(module, OPTIMIZED, watched)
 
     def sees_through(self, sort: str, frame: types.FrameType) -> bool:
-        """Note a look from a frame; whether it is to see what there is without wrappers."""
+        """Record a look from a frame; returns whether it sees the object without its wrapper."""
         own = next(user_frames(frame, self._is_own), None)
         if own is None:
             return False
@@ -79,7 +80,7 @@ class Glances:
         return key in self._through
 
     def _watched(self, wrapper: Any) -> Any:
-        """The class of wrappers, whose instances tell when they are looked at."""
+        """The class of wrappers, whose instances report looks at them."""
 
         def init(this: Any, *args: Any, **kwargs: Any) -> None:
             self.wrappers += 1

@@ -1,7 +1,7 @@
-"""What a script prints, and the files that it writes, looked at when it has ended.
+"""The printed output of a script, and the files that it writes, looked at after its end.
 
-Standard output is taken by its descriptor, never by replacing ``print``, which Dynamo knows by identity. Standard error is left alone: the
-compiler warns there.
+Standard output is captured at its descriptor, never by replacing ``print``, which Dynamo knows by identity. Standard
+error is left alone: the compiler warns there.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from .reach import hashed
 from .unseen import FILES, PRINTED, Unseen
 
 PRINTED_TEXT, FILES_WRITTEN = "printed text", "files written"
-"""The paths; with a space in them they are no names of a script's."""
+"""The paths; because of the space, they are not names of a script's."""
 MOST_PRINTED = 64 << 20
-"""Bytes of what is printed that are looked at."""
+"""Most bytes of output to look at."""
 MOST_FILES, MOST_BYTES, MOST_PICKLED = 5000, 1 << 30, 4 << 20
-"""Files that are looked at, bytes of all of them, and bytes of a pickle that is looked into."""
+"""Most files to look at, most bytes of all of them, and most bytes of a pickle to look into."""
 TEMPORARY = "tmp" + os.sep
-"""The folder for temporary files, whose names are chance: those are compared by what is in them."""
+"""The folder for temporary files, which have random names: they are compared by content."""
 CACHES = ("__pycache__", ".triton", "torchinductor", ".cache", "torch_compile_debug")
-"""How folders begin whose files are the compiler's or the interpreter's."""
+"""Prefixes of folders with files of the compiler or the interpreter."""
 MEMO = ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "FRAME", "PROTO")
 RECALL = ("GET", "BINGET", "LONG_BINGET")
 
 
 class Written:
-    """Collects what this process prints from now on, and notes which files there are, to tell at the end which are new."""
+    """Collects the output of this process from now on, and records the existing files, to find new ones at the end."""
 
     def __init__(self) -> None:
         self._output = StandardOutput()
@@ -68,12 +68,12 @@ class Written:
         look.put(f"{FILES_WRITTEN}[{TEMPORARY!r}]", {"type": "files", "length": str(len(unnamed)), "value": told})
 
     def give_back(self) -> None:
-        """Print what was collected, and collect no more."""
+        """Print what was collected, and stop collecting."""
         self._output.give_back()
 
 
 def _room() -> str | None:
-    """The folder with all that the script can write to; None if it has none to itself."""
+    """The folder with everything that the script can write to; None if it has no private one."""
     room = os.path.dirname(os.getcwd())
     return room if os.environ.get("HOME") == os.path.join(room, "home") else None
 
@@ -120,7 +120,7 @@ def _add_file(look: Look, path: str, raw: bytes) -> None:
 
 
 def _hash_of(raw: bytes) -> str:
-    """A hash of a file; of a pickle, one that is equal where equal strings are one object in it or two."""
+    """A hash of a file; for a pickle, one that does not depend on whether equal strings are one object."""
     if raw.startswith(b"\x80") and len(raw) <= MOST_PICKLED:
         with contextlib.suppress(Exception):
             return hashed("\n".join(_unshared(raw)).encode("utf-8", "surrogatepass"))
@@ -128,7 +128,9 @@ def _hash_of(raw: bytes) -> str:
 
 
 def _unshared(raw: bytes) -> Iterator[str]:
-    """The operations of a pickle, with a text in place of each reference to one, and other references numbered without the texts."""
+    """The operations of a pickle, with texts in place of references to them, and other references renumbered
+    accordingly.
+    """
     memo: list[str] = []
     objects, last = 0, ""
     for operation, argument, _ in pickletools.genops(raw):
