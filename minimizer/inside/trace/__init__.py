@@ -1,1 +1,1 @@
-"""The program around compiled graphs: notes the calls of torch that a script makes outside of them."""
+"""The program around compiled graphs: records the calls of torch that a script makes outside of them."""

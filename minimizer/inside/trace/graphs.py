@@ -1,6 +1,6 @@
-"""The compiled graphs of a trace: what Dynamo hands over, as functions of the program, run by eager's kernels.
+"""The compiled graphs of a trace: Dynamo's graphs as functions of the program, run by eager's kernels.
 
-So the script comes to its end where the compiler fails, and the values that the program starts from are eager's.
+So the script reaches its end even if the compiler fails, and the values that the program starts from are eager's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def function_name(index: int) -> str:
 
 
 class TracedGraph:
-    """A graph as Dynamo captured it. ``program``: its data, once it was called; ``why_not``: why it has none."""
+    """A graph as captured by Dynamo. ``program``: its data, once called; ``why_not``: why it has none."""
 
     def __init__(self, index: int, module: fx.GraphModule, backend: Any) -> None:
         self.index, self._original, self._backend = index, module, backend
@@ -37,9 +37,9 @@ class TracedGraph:
         self.program: Message | None = None
         self.why_not = ""
         self._inputs: list[tuple[int, str | None]] = []
-        """For each input of the program: its place among the graph's, and the number that stands for it."""
+        """For each input of the program: its index among the graph's, and the number in its place."""
         self._outputs: list[int] = []
-        """The places of the program's outputs among the leaves of what the graph returns."""
+        """The indices of the program's outputs among the leaves of the graph's result."""
 
     def inputs(self, args: Sequence[Any]) -> list[Any]:
         """All values that a call reads."""
@@ -62,7 +62,7 @@ class TracedGraph:
         """Source text of a call of its function.
 
         Raises:
-            Opaque: it cannot be written down.
+            Opaque: it has no source text.
         """
         if self.program is None:
             raise Opaque(f"graph {self.index}, which has no source text ({self.why_not})")
@@ -73,7 +73,7 @@ class TracedGraph:
         return f"{function_name(self.index)}({', '.join(given)})"
 
     def outputs(self, result: Any) -> Any:
-        """What its function returns where the graph returns this: one value, or a tuple."""
+        """The function's result for this result of the graph: one value, or a tuple."""
         leaves = tree_leaves(result)
         values = tuple(leaves[at] for at in self._outputs)
         return values[0] if len(values) == 1 else values
@@ -109,5 +109,5 @@ def _plain(value: Any) -> Any:
 
 
 def _number(value: Any) -> str:
-    """The number of an argument that Dynamo may have wrapped in a tensor."""
+    """The number in an argument that Dynamo may have wrapped in a tensor."""
     return value_text(value.item() if isinstance(value, Tensor) else value, lambda _: "")

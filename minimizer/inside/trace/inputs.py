@@ -1,4 +1,6 @@
-"""The inputs of a trace: tensors that it meets first as arguments, with values as of then, and the generators it draws from."""
+"""The inputs of a trace: tensors first used as arguments, with their values at that time, and the generators it draws
+from.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +17,31 @@ from ..graph.recipes import made
 from ..values import snapshot
 
 LITERAL_ELEMENTS = 16
-"""Elements of the longest tensor that is written into the program, and not into the file beside it."""
+"""Elements of the longest tensor that is written into the program instead of the file next to it."""
 
 
 @dataclass
 class Inputs:
-    """Copies of inputs, each storage in whole, and source text for those that are short."""
+    """Copies of inputs, each with its whole storage, and source text for short ones."""
 
     most_bytes: int
     values: dict[int, Tensor] = field(default_factory=dict)
-    """By number: those that go to the file."""
+    """By number: the inputs that go to the file."""
     exact: dict[int, str] = field(default_factory=dict)
-    """Source text that gives the very values, for those that have it."""
+    """Source text for the exact values, if there is one."""
     alike: dict[int, str] = field(default_factory=dict)
-    """Source text of a tensor of ones with the same shape, dtype and device, for those of floating numbers."""
+    """Source text of a tensor of ones with the same shape, dtype and device, for floating-point inputs."""
     drawn: dict[int, str] = field(default_factory=dict)
-    """Source text of a tensor with values drawn from a like range, for those that torch can draw: integers between the same bounds."""
+    """Source text of a random tensor of similar range, for inputs that torch can draw: integers between the same
+    bounds.
+    """
     grads: dict[int, bool] = field(default_factory=dict)
     """Whether each requires gradients."""
     bytes: int = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether they take more memory than they may."""
+        """Whether they exceed their memory limit."""
         return self.bytes > self.most_bytes
 
     def take(self, number: int, tensor: Tensor) -> None:
@@ -63,12 +67,12 @@ class Inputs:
                     self.values[number] = snapshot.clone(whole)
 
     def forget(self, number: int) -> None:
-        """Drop an input that could not be taken in whole."""
+        """Drop an input that could not be copied as a whole."""
         for held in (self.values, self.exact, self.alike, self.drawn, self.grads):
             held.pop(number, None)
 
     def save(self, file: str, names: list[str]) -> list[str]:
-        """Write the values to a file for ``torch.load(weights_only=True)``, by name; the names of those in it."""
+        """Write the values to a file for ``torch.load(weights_only=True)``, by name; returns the names in it."""
         named = {names[number]: value for number, value in self.values.items()}
         if named:
             torch.save(storable(named), file)
@@ -76,7 +80,7 @@ class Inputs:
 
 
 def _exact(value: Tensor) -> str | None:
-    """Source text for the very values of a tensor that has its storage for itself: a short literal, or one repeated number."""
+    """Source text for the exact values of a tensor with its own storage: a short literal, or one repeated number."""
     if not snapshot.has_plain_storage(value) or not value.is_contiguous() or value.is_inference():
         return None
     if value.untyped_storage().nbytes() != value.numel() * value.element_size():
@@ -94,31 +98,31 @@ def _ones(value: Tensor) -> str:
 
 
 def _drawn(value: Tensor) -> str | None:
-    """Source text for values like those of a tensor; None for one that has no storage or a dtype that torch does not draw."""
+    """Source text for similar random values; None for a tensor without storage, or a dtype that torch cannot draw."""
     if not snapshot.has_plain_storage(value) or value.is_inference():
         return None
     try:
         return made(value)
-    except (Opaque, RuntimeError):  # torch cannot compare numbers of 8 bits, for one
+    except (Opaque, RuntimeError):  # for instance, torch cannot compare 8-bit numbers
         return None
 
 
 @dataclass
 class Draws:
-    """The states of generators between the events that draw, so that each event draws what it drew in the script."""
+    """The states of generators between drawing events, so that each event draws the same as in the script."""
 
     _states: dict[int, Tensor] = field(default_factory=dict)
-    """The state that the events so far have left each generator in, by its number; -1: the default one."""
+    """The state of each generator after the events so far, by its number; -1: the default one."""
 
     def is_continued(self, number: int, generator: torch.Generator, before: Tensor) -> bool:
-        """Whether an event that has drawn found the generator as the last such event left it; takes its state now."""
+        """Whether a drawing event found the generator as the last such event left it; records its state now."""
         known = self._states.get(number)
         self._states[number] = generator.get_state()
         return known is not None and torch.equal(known, before)
 
 
 def seed_of(generator: torch.Generator, state: Tensor) -> int | None:
-    """The seed that gives a generator this state; None if it has drawn since it was set."""
+    """The seed that gives a generator this state; None if it has drawn since it was seeded."""
     seed = generator.initial_seed()
     fresh = torch.Generator(generator.device).manual_seed(seed)
     return seed if torch.equal(fresh.get_state(), state) else None

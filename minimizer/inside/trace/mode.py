@@ -24,25 +24,25 @@ QUIET = frozenset(
         "can_cast", "is_tensor", "is_storage", "device", "_is_zerotensor", "_version", "get_default_dtype", "_has_compatible_shallow_copy_type",
     ]
 )  # fmt: skip
-"""Functions that compute no tensor and change none."""
+"""Functions that neither compute nor change a tensor."""
 LOOKS = frozenset(
     [
         "item", "tolist", "numpy", "is_nonzero", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__", "__complex__",
         "__repr__", "__format__", "__contains__", "__array__",
     ]
 )  # fmt: skip
-"""Those by which a script reads values: a check of its own, or what it prints."""
+"""Functions with which a script reads values: for a check of its own, or to print."""
 VIEWS, SET = ("data", "T", "mT", "H", "mH", "real", "imag"), ("grad", "data", "requires_grad")
-"""Attributes of a tensor that are tensors, and those that matter where they are set."""
+"""Attributes of a tensor that are tensors, and those that matter when set."""
 BACKWARDS = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 OF_PROFILER = "_record_function"
 HOOKS = ("register_hook", "register_post_accumulate_grad_hook")
 ALWAYS = ("retain_grad",)
-"""Functions that return nothing and change no value, and still matter."""
+"""Functions that return nothing and change no value, but matter."""
 
 
 class Noting(TorchFunctionMode):
-    """Hands each call of torch that the script makes to a recorder."""
+    """Passes each call of torch by the script to a recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Noting(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Make the call, and note it if it computes or changes something."""
+        """Make the call, and record it if it computes or changes something."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         is_in_place = (name.endswith("_") and not name.endswith("__")) or name in IN_PLACE or name == "__setitem__"
@@ -60,7 +60,7 @@ class Noting(TorchFunctionMode):
         if name in QUIET or OF_PROFILER in name or self._recorder.cut or not self._recorder.is_here:
             return func(*args, **kwargs)
         if not self._recorder.is_on:
-            # A leaf is changed in place where it is initialized.
+            # Initialization changes a leaf in place.
             computes = not is_in_place and name not in ("__get__", "__set__") and torch.is_grad_enabled()
             if not (computes and any(_requires_grad(value) for value in flat((args, kwargs)))):
                 return func(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The tensors of a trace by number: the name that the script has for each, and which share a storage."""
+"""The tensors of a trace by number: the script's name for each, and which of them share a storage."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ RESERVED = frozenset(
         *dir(builtins),
     ]
 )
-"""Names that the written program uses itself."""
+"""Names that the written program itself uses."""
 GRAPH = re.compile(r"graph_\d+")
 MOST_NAME = 200
-"""Characters of the longest name, which a path of modules may exceed."""
+"""Most characters of a name; a module path may exceed it."""
 MOST_SEARCHES = 64
-"""Searches for the modules of a script, each of which goes through all of their parameters."""
+"""Most searches for the modules of a script, each of which goes through all of their parameters."""
 MOST_LOCALS = 200
-"""Local names of a function that are looked at for that of a tensor."""
+"""Most local variables of a function to search for a tensor's name."""
 UNNAMED = "t"
 
 
 class Names:
-    """Numbers tensors in the order in which they are met, without keeping them alive.
+    """Numbers tensors in the order of first use, without keeping them alive.
 
     A tensor has the name of the script's variable that holds it when it is used, or its path in a module; else ``t``.
     """
@@ -52,9 +52,9 @@ class Names:
     def __init__(self) -> None:
         self._numbers = WeakTensorKeyDictionary()
         self._wanted: list[str] = []
-        """The name that each should have; empty where none is known yet."""
+        """The preferred name of each; empty if unknown so far."""
         self.storages: list[int] = []
-        """The number of each tensor's storage, as of its last event; tensors with the same one share memory."""
+        """The number of each tensor's storage at its last event; tensors with the same one share memory."""
         self._known: dict[int, tuple[StorageWeakRef, int]] = {}
         """Storages by address. A weak reference keeps the address from being given to another storage."""
         self._count = 0
@@ -65,7 +65,7 @@ class Names:
         return len(self._wanted)
 
     def number(self, tensor: Tensor) -> int | None:
-        """The number of a tensor; None for one that was not met yet."""
+        """The number of a tensor; None for a new one."""
         found: int | None = self._numbers.get(tensor)
         return found
 
@@ -78,7 +78,7 @@ class Names:
         return number
 
     def forget(self, tensor: Tensor) -> None:
-        """Take a tensor for one that was not met; its number is not given again."""
+        """Treat a tensor as new from now on; its number is not reused."""
         del self._numbers[tensor]
 
     def reserve(self, wanted: str = "") -> int:
@@ -93,14 +93,14 @@ class Names:
         yield from list(self._numbers.items())
 
     def sharing(self, tensor: Tensor) -> bool:
-        """Whether a tensor that is not numbered shares its memory with a storage that is known."""
+        """Whether an unnumbered tensor shares memory with a known storage."""
         if not has_plain_storage(tensor):
             return False
         known = self._known.get(tensor.untyped_storage()._cdata)
         return known is not None and not known[0].expired()
 
     def storage_of(self, tensor: Tensor) -> int:
-        """The number of the storage that a tensor has now, which is known."""
+        """The number of a tensor's current storage, which is known."""
         return self._known[tensor.untyped_storage()._cdata][1]
 
     def _storage(self, tensor: Tensor) -> int:
@@ -117,7 +117,7 @@ class Names:
     # names of the script -------------------------------------------------------------------------------------------------
 
     def look(self, tensor: Tensor, frames: list[FrameType]) -> None:
-        """Find the script's name for a numbered tensor that has none yet, in the functions that use it now, innermost first."""
+        """Find the script's name for a numbered tensor without one, in the functions that use it now, innermost first."""
         number = self.number(tensor)
         if number is None or self._wanted[number]:
             return
@@ -129,7 +129,7 @@ class Names:
             self._wanted[number] = self._paths.get(tensor) or ""
 
     def call(self, number: int, other: int, suffix: str) -> None:
-        """Name a value after another, where that has a name of the script's."""
+        """Name a value after another, if that has a name of the script's."""
         if self._wanted[other] and not self._wanted[number]:
             self._wanted[number] = f"{self._wanted[other]}_{suffix}"
 
@@ -139,7 +139,7 @@ class Names:
             self._search(frames)
 
     def final(self, functions: Iterable[str] = ()) -> list[str]:
-        """A name for each number, no two the same, and none of the functions that the program has beside those of its graphs."""
+        """A unique name for each number, different from those of all functions in the program other than the graphs'."""
         taken = {*RESERVED, *functions}
         used: dict[str, int] = {}
         names = []
@@ -167,7 +167,7 @@ class Names:
         return ""
 
     def _search(self, frames: list[FrameType]) -> None:
-        """Give all tensors of the modules that the script's functions hold their paths as names."""
+        """Name all tensors of the modules held by the script's functions by their paths."""
         if self._searches >= MOST_SEARCHES:
             return
         self._searches += 1
@@ -188,6 +188,6 @@ class Names:
 
 
 def identifier(name: str) -> str:
-    """A name of Python's made of another, such as a path."""
+    """A Python identifier made from another name, such as a path."""
     text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or UNNAMED
     return f"_{text}" if text[0].isdigit() or keyword.iskeyword(text) else text

@@ -1,7 +1,8 @@
-"""`Recorder`: the events of a trace, in order, with what each reads, makes and changes.
+"""`Recorder`: the events of a trace, in order, with what each reads, creates and changes.
 
-It begins where compiled code is called first, or where the script first computes with what requires gradients: what was computed
-before is data. From there on a tensor that was not made by an event is an input, with its values as of the event that meets it first.
+It begins at the first call of compiled code, or at the script's first computation with a tensor that requires
+gradients: earlier results are data. From there on a tensor not created by an event is an input, with its values at its
+first use by an event.
 """
 
 from __future__ import annotations
@@ -27,22 +28,23 @@ from .surroundings import Switches, contexts, has_hooks_of_saved_tensors
 from .text import mark, value_text
 
 MOST_FRAMES = 4
-"""The script's innermost functions that are asked for the name of a tensor."""
+"""Number of the script's innermost functions to search for the name of a tensor."""
 MOST_LOOKS = 20_000
-"""Places that are noted at which the script reads values: what a loop prints."""
+"""Most recorded places at which the script reads values, such as prints in a loop."""
 MOST_LEFT_OUT = 50
-"""Lines that are told of what could not be noted."""
+"""Most reported lines of what could not be recorded."""
 PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
 CALL, GRAPH, BACKWARD, STATE = "call", "graph", "backward", "state"
-"""Kinds of events; ``state`` sets up something for the next one."""
+"""Types of events; ``state`` prepares the next one."""
 
 
 @dataclass
 class Event:
     """One statement of the program. Lists are numbers of values.
 
-    ``makes``: what it binds; ``writes``: tensors that it changes in place; ``grads``: leaves whose gradient it changes; ``under``: the
-    contexts that it runs in; ``raises``: the exception that ended it; ``source``: the script's line, as [file, number, text].
+    ``makes``: what it binds; ``writes``: tensors that it changes in place; ``grads``: leaves whose gradient it changes;
+    ``under``: the contexts that it runs in; ``raises``: the exception that ended it; ``source``: the script's line, as
+    [file, number, text].
     """
 
     code: str
@@ -58,7 +60,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Look:
-    """A place at which the script reads values: the number of events before it, the numbers of the values, and its line as in `Event`."""
+    """A place at which the script reads values: the number of earlier events, the numbers of the values, and its line
+    as in `Event`.
+    """
 
     after: int
     values: tuple[int, ...]
@@ -67,7 +71,7 @@ class Look:
 
 @dataclass(frozen=True)
 class _Before:
-    """A call before it is made: its event, its tensors, their versions, and the gradients and generators as they are then."""
+    """A call before it is made: its event, its tensors, their versions, and the gradients and generators at that time."""
 
     event: Event
     given: list[Tensor]
@@ -86,7 +90,7 @@ class Limits:
 
 
 class Recorder:
-    """Notes the events of one thread. ``on_full`` is called once a limit is reached, and does not return."""
+    """Records the events of one thread. ``on_full`` is called once a limit is reached, and does not return."""
 
     def __init__(self, limits: Limits, on_full: Callable[[], None]) -> None:
         self._limits, self._on_full, self._begun = limits, on_full, time.monotonic()
@@ -94,17 +98,17 @@ class Recorder:
         self.names, self.inputs = Names(), Inputs(limits.bytes)
         self.looks: list[Look] = []
         self.left_out: list[list[object]] = []
-        """What could not be noted, as [what, file, number, text]."""
+        """What could not be recorded, as [what, file, number, text]."""
         self.cut = ""
-        """The limit at which it stopped; empty if it came to the script's end."""
+        """The limit at which it stopped; empty if it reached the script's end."""
         self.is_on = False
         self.is_in_backward = False
-        """Whether gradients flow back: what is called then is part of that event."""
+        """Whether a backward is running: calls inside are part of that event."""
         self._process = os.getpid()
         self._histories = WeakTensorKeyDictionary()
-        """Whether each tensor had a history of autograd after its last event."""
+        """Whether each tensor had an autograd history after its last event."""
         self._grads = WeakTensorKeyDictionary()
-        """For gradients that a backward has made: the number of the leaf."""
+        """For gradients created by a backward: the number of the leaf."""
         self._generators: dict[int, int] = {}
         self._kept: list[object] = []
         self._draws, self._switches = Draws(), Switches()
@@ -112,11 +116,11 @@ class Recorder:
         """States of generators that go to the file, by number."""
         self._places: dict[str, Place] = {}
         self._callers: list[FrameType] | None = None
-        """Inside of a compiled region: the script's functions that have called it."""
+        """Inside a compiled region: the script's functions that called it."""
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process of the script itself, and not one that it has forked, such as a worker of a data loader."""
+        """Whether this is the script's own process, and not a fork of it, such as a data loader worker."""
         return os.getpid() == self._process
 
     def enter_region(self) -> None:
@@ -143,7 +147,7 @@ class Recorder:
         in_place: bool = False,
         outputs: Callable[[Any], Any] = lambda result: result,
     ) -> Any:
-        """Make a call and note it.
+        """Make a call and record it.
 
         Args:
             write: the call's source text, given what marks a tensor.
@@ -151,7 +155,7 @@ class Recorder:
             call: makes it.
             kind: that of the event.
             in_place: whether it changes its first tensor, and returns it or nothing.
-            outputs: the values that the call is written to return, of what it returned.
+            outputs: selects the values that the written call returns from the real result.
 
         Raises:
             Exception: whatever the call raises.
@@ -178,17 +182,17 @@ class Recorder:
             self._after(before, result, outputs, in_place=in_place)
         except Exception as error:
             self._leave_out_by(error)
-            # No event makes them: where they are used later, they are inputs.
+            # No event creates them: if used later, they are inputs.
             for value in flat(result):
                 if isinstance(value, Tensor) and (self.names.number(value) or 0) >= known:
                     self.names.forget(value)
         return result
 
     def _before(self, write: Callable[[Callable[[Any], str]], str], arguments: Sequence[Any], kind: str) -> _Before:
-        """Look at a call before it is made.
+        """Record the state before a call.
 
         Raises:
-            Opaque: it cannot be written down.
+            Opaque: it has no source text.
         """
         frames = list(self._own_frames())
         source = self._line(frames)
@@ -208,13 +212,11 @@ class Recorder:
         )
 
     def _after(self, before: _Before, result: Any, outputs: Callable[[Any], Any], *, in_place: bool) -> None:
-        """Note a call that was made."""
+        """Record a call that was made."""
         event, given = before.event, before.given
         self._note_draws(event, before.generators, event.source)
         event.writes = [self._number(tensor) for tensor, version in before.versions if tensor._version != version]
-        if (
-            in_place and given and self._number(given[0]) not in event.writes
-        ):  # a tensor of inference mode has no version
+        if in_place and given and self._number(given[0]) not in event.writes:  # an inference tensor has no version
             event.writes.insert(0, self._number(given[0]))
         if event.kind == BACKWARD:
             self._note_gradients(event, before.grads)
@@ -228,35 +230,37 @@ class Recorder:
             self.events.append(event)
 
     def look(self, values: Sequence[Any]) -> None:
-        """Note that the script reads values; of tensors that no event has used it says nothing."""
+        """Record that the script reads values, except of tensors that no event has used."""
         if not self.is_here or len(self.looks) >= MOST_LOOKS:
             return
         try:
             numbers = [self.names.number(value) for value in values if isinstance(value, Tensor)]
             source = self._line(list(self._own_frames()))
-        except Exception:  # a frame of a file that cannot be placed: the script goes on
+        except Exception:  # a frame of a file without a known place: the script goes on
             return
         if source is not None and any(number is not None for number in numbers):
             known = tuple(number for number in numbers if number is not None)
             self.looks.append(Look(len(self.events), known, source))
 
     def leave_out(self, what: str, source: list[object] | None = None) -> None:
-        """Tell what could not be noted, with its line, once for each line."""
+        """Record what could not be traced, with its line, once per line."""
         try:
             place = source or self._line(list(self._own_frames())) or ["", 0, ""]
-        except Exception:  # a frame of a file that cannot be placed
+        except Exception:  # a frame of a file without a known place
             place = ["", 0, ""]
         told = [what, *place]
         if told not in self.left_out and len(self.left_out) < MOST_LEFT_OUT:
             self.left_out.append(told)
 
     def _leave_out_by(self, error: Exception) -> None:
-        """Leave out what raised in our own code: no such exception is for the script, which would fail as it does not by itself."""
+        """Leave out what raised in our own code: such an exception must not reach the script, which would not raise by
+        itself.
+        """
         is_told = isinstance(error, (Opaque, RuntimeError, NotImplementedError))
         self.leave_out(str(error) if is_told else f"{type(error).__name__}: {error}")
 
     def find_state(self, tensors: list[Tensor]) -> None:
-        """Find the script's names of the parameters and buffers among the inputs of a graph that is about to be called."""
+        """Record that an attribute was read whose ``value`` is a tensor: a gradient, or a view."""
         self.names.look_for_state(tensors, list(self._own_frames()))
 
     def attribute(self, tensor: Tensor, name: str, value: Any) -> None:

@@ -1,7 +1,8 @@
-"""Compiled regions of a traced script: the mode that notes calls is away inside of them, where each call of a graph is one event.
+"""Compiled regions of a traced script: the recording mode is off inside them, where each call of a graph is one event.
 
-Dynamo traces what it sees of modes, and guards on them: so the mode is taken from the stack at the entry of the wrapper that
-``torch.compile`` returns, and put back at its exit. What the script itself computes between two graphs of one call is not seen.
+Dynamo traces modes that it sees, and guards on them: so the mode is removed from the stack at the entry of the wrapper
+that ``torch.compile`` returns, and restored at its exit. The script's own computations between two graphs of one call
+are not seen.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ IN_BACKWARD = "a call of a compiled graph in a backward, of which it is a part"
 
 
 class Regions:
-    """Hooks the compiled regions and graphs of this process for the rest of it, and notes calls of graphs of the current thread."""
+    """Hooks the compiled regions and graphs of this process permanently, and records graph calls of the current thread."""
 
     def __init__(self, recorder: Recorder, mode: TorchFunctionMode) -> None:
         self._recorder, self._mode = recorder, mode
@@ -66,7 +67,7 @@ class Regions:
             graph.look(args)
             inputs = graph.inputs(args)
             self._recorder.find_state([value for value in inputs if isinstance(value, torch.Tensor)])
-        except Exception as error:  # ours, and not the script's to see
+        except Exception as error:  # our own error, hidden from the script
             self._recorder.leave_out(f"a call of graph {graph.index} ({type(error).__name__}: {error})"[:300])
             return graph.run(args)
         return self._recorder.run(
@@ -79,7 +80,7 @@ class Regions:
 
 
 def _take(mode: TorchFunctionMode) -> int | None:
-    """Take a mode from the stack, and leave those above it; how many these are, or None if it was not there."""
+    """Remove a mode from the stack, keeping those above it; returns their number, or None if the mode was not there."""
     above: list[Any] = []
     found = False
     while _len_torch_function_stack() and not found:
@@ -92,7 +93,7 @@ def _take(mode: TorchFunctionMode) -> int | None:
 
 
 def _put(mode: TorchFunctionMode, above: int) -> None:
-    """Put a mode on the stack below this many others, so that each ``with`` of the script ends its own."""
+    """Push a mode below this many others, so that each ``with`` of the script ends its own."""
     others = [_pop_torch_function_stack() for _ in range(min(above, _len_torch_function_stack()))]
     _push([*others, mode])
 

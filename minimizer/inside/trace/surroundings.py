@@ -1,4 +1,4 @@
-"""The modes and switches under which an event runs, as contexts and statements that set them again."""
+"""The modes and switches of an event, as contexts and statements that restore them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SWITCHES: tuple[tuple[Callable[[], Any], str, Any], ...] = (
     (torch.are_deterministic_algorithms_enabled, "torch.use_deterministic_algorithms({})", False),
     (matmul_precision, "torch.set_float32_matmul_precision({!r})", "highest"),
 )
-"""For each switch: what reads it, the statement that sets it, and its value in a fresh process."""
+"""For each switch: its getter, the statement that sets it, and its value in a fresh process."""
 
 
 def contexts() -> tuple[str, ...]:
-    """Expressions for the contexts that an event runs in, outermost first: autocast, inference mode, grad mode."""
+    """Expressions for the contexts of an event, outermost first: autocast, inference mode, grad mode."""
     devices = ("cpu", "cuda") if runtime() is torch.cuda and has_gpu() else ("cpu",)
     found = [
         f'torch.autocast("{device}", dtype={torch.get_autocast_dtype(device)})'
@@ -32,13 +32,15 @@ def contexts() -> tuple[str, ...]:
 
 
 class Switches:
-    """The switches as of the last event."""
+    """The switches at the last event."""
 
     def __init__(self) -> None:
         self._values = [usual for _, _, usual in SWITCHES]
 
     def changes(self) -> list[str]:
-        """Statements for the switches that have changed since the last event, or are not as in a fresh process at the first one."""
+        """Statements for the switches changed since the last event; at the first event, for those unlike a fresh
+        process.
+        """
         statements = []
         for index, (read, statement, _) in enumerate(SWITCHES):
             value = read()
@@ -49,7 +51,7 @@ class Switches:
 
 
 def hindrance() -> str:
-    """Why a call that is made now cannot be written down; empty if it can."""
+    """Why a call made now has no source text; empty if it has."""
     functorch: Any = torch._C._functorch
     if functorch.maybe_current_level() is not None:
         return "a call inside of a transform of torch.func"
@@ -57,6 +59,6 @@ def hindrance() -> str:
 
 
 def has_hooks_of_saved_tensors() -> bool:
-    """Whether hooks change what is saved for a backward, as checkpoints do: the program has none."""
+    """Whether hooks change the saved tensors of a backward, as checkpoints do: the program has none."""
     read = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     return read is not None and read(True) is not None

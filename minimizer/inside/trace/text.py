@@ -1,7 +1,7 @@
 """Source text of a call of torch as a person writes it: infix operators, methods of tensors, else a public dotted name.
 
-A tensor stands in the text as a mark with its number, which `with_names` replaces once all names are known. No literal can contain a
-mark: ``repr`` escapes control characters.
+A mark with its number represents a tensor in the text, and `with_names` replaces it once all names are known. No
+literal can contain a mark: ``repr`` escapes control characters.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ IN_PLACE = {
 }  # fmt: skip
 PREFIX = {"neg": "-", "__neg__": "-", "__invert__": "~"}
 OPTIONAL = ("device", "dtype", "layout", "generator", "out", "pin_memory", "memory_format")
-"""Keywords for which None stands for the default in every function."""
+"""Keywords for which None means the default in every function."""
 FUNCTIONAL = "torch.nn.functional."
 MOST_TEXT = 20_000
-"""Characters of the longest call that is written down."""
+"""Most characters of a call."""
 _MARK = re.compile("\x01(\\d+)\x01")
 
 
@@ -49,7 +49,7 @@ def mark(number: int) -> str:
 
 
 def numbers_in(text: str) -> list[int]:
-    """The numbers of the values that a text names, in order, without repeats."""
+    """The numbers of the values named in a text, in order, without repeats."""
     return list(dict.fromkeys(map(int, _MARK.findall(text))))
 
 
@@ -131,7 +131,7 @@ def _operand(text: str) -> str:
 
 
 def _index(index: Any, number: Number) -> str:
-    """The index of ``x[...]``, as it stands between the brackets."""
+    """The index of ``x[...]``, as written between the brackets."""
     if isinstance(index, tuple) and index:
         return ", ".join(_part(part, number) for part in index) + ("," if len(index) == 1 else "")
     return _part(index, number)
