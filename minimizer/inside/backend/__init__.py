@@ -1,4 +1,6 @@
-"""The Dynamo backend ``minimizer``: runs in the user's own process, checks graphs on their first calls, and saves those that fail."""
+"""The Dynamo backend ``minimizer``: checks graphs on their first calls in the user's own process, and saves failing
+ones.
+"""
 
 from .backend import minimizer
 

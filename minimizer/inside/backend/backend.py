@@ -30,10 +30,12 @@ from .saved import save
 
 PREFIX, VARIABLE = "minimizer.", "MINIMIZER_BACKEND_"
 UNCHECKED = "MINIMIZER_UNCHECKED"
-"""Environment variable that sends every graph straight to inductor, whatever the options say; set in runs that we already watch."""
+"""Environment variable that sends every graph straight to inductor, whatever the options; set in runs that we already
+observe.
+"""
 ON_FAILURE = ("minimize", "report", "raise", "off")
 REDUCED = 3
-"""Graphs of one process that are reduced; for further ones only the command is printed."""
+"""Most graphs of one process to reduce; for further ones only the command is printed."""
 START_SECONDS = 60
 """Timeout for writing a script from a saved graph, which takes about a second."""
 
@@ -158,7 +160,7 @@ class _Process:
 
     def at_exit(self) -> None:
         """Print, once, the state of the reductions and what was left unchecked."""
-        if os.getpid() != self._pid:  # in a process that the user forked
+        if os.getpid() != self._pid:  # in a fork of the user's process
             return
         for child, folder, choices in self.children:
             if choices.wait:

@@ -38,8 +38,10 @@ RANDOM = "a graph draws random numbers, and compiled code draws others: values t
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of checking: ``calls`` of each graph, ``seconds`` in total (no check begins later), ``nbytes`` of inputs of one call
-    (three copies of which exist at once)."""
+    """Limits of checking: ``calls`` of each graph, ``seconds`` in total, ``nbytes`` of inputs of one call.
+
+    No check begins after ``seconds``. Three copies of a call's inputs exist at once.
+    """
 
     calls: int = 4
     seconds: float = 60.0
@@ -74,7 +76,7 @@ class Fault:
     module: fx.GraphModule
     call: Call
     number: int
-    """Of the call, from 0; -1 if the graph does not compile."""
+    """The number of the call, from 0; -1 if the graph does not compile."""
     kind: str
     what: str
     """The difference or the exception, in one line."""
@@ -188,7 +190,7 @@ class CheckedGraph:
         return self._fault(seen.decisive, number)
 
     def _fault(self, found: Judged | Raised, number: int) -> Fault | None:
-        """The fault that a comparison shows; None if it shows none, or only where eager is not steady."""
+        """The fault that a comparison shows; None without one, or if eager itself is nondeterministic."""
         if isinstance(found, Raised):
             if found.step is Step.COMPARE:
                 self._cannot_check(found.error)
@@ -208,7 +210,9 @@ class CheckedGraph:
         return Fault(self._module, found.call, number, str(verdict.kind), what)
 
     def _when_eager_runs(self, inputs: list[Any], rng: dict[str, Any]) -> list[Any] | None:
-        """The inputs as plain values if eager runs with them; None if it raises, or is not tried since the graph communicates."""
+        """The inputs as plain values if eager runs with them; None if it raises, or is not run because the graph
+        communicates.
+        """
         if self._communicates:
             return None
         try:

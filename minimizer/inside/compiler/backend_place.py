@@ -1,4 +1,6 @@
-"""The place of Dynamo's wrapper around backends: what takes it sees every graph before the compiler does, and decides what becomes of it."""
+"""Takes the place of Dynamo's wrapper around backends, which sees every graph before the compiler and decides how to
+compile it.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from torch._dynamo.repro import after_dynamo
 Compiled = Callable[..., Any]
 Compile = Callable[[], Compiled]
 CompileGraph = Callable[[Any, fx.GraphModule, list[Any], Compile], Compiled]
-"""Given the script's backend, a graph, example inputs, and what compiles that as without us."""
+"""Arguments: the script's backend, a graph, example inputs, and the unhooked compile function."""
 
 
 def take_place(compile_graph: CompileGraph) -> Callable[[], None]:
-    """Let a function compile all graphs of this process from now on, until what is returned is called."""
+    """Let a function compile all graphs of this process from now on; returns a callback that ends this."""
     original = after_dynamo.WrapBackendDebug.__call__
 
     def call(wrapper: Any, module: fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Compiled:

@@ -1,4 +1,4 @@
-"""The caches in which the compiler keeps whole graphs. The environment of this process turns them off, with priority over every setting."""
+"""The compiler's caches of whole graphs. This process's environment turns them off, with priority over every setting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def turn_on(*, only_inductor: bool) -> None:
 
 @contextlib.contextmanager
 def left_to_script() -> Iterator[None]:
-    """Leave them to the defaults and to what the script sets, in this process and in its child processes; they begin empty."""
+    """Leave them, empty at first, to the defaults and to the script's settings, in this process and in its child
+    processes.
+    """
     for config, name, variable in SETTINGS:
         config._config[name].env_value_force = _UNSET_SENTINEL
         os.environ.pop(variable, None)

@@ -1,4 +1,4 @@
-"""Hooks at the entry and exit of the wrappers that ``torch.compile`` returns, outside of what Dynamo traces, and also if a call raises."""
+"""Hooks at entry and exit of ``torch.compile``'s wrappers, outside of what Dynamo traces, also run if a call raises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from torch._dynamo import eval_frame
 
 
 def at_entries(enter: Callable[[], Callable[[], None]]) -> None:
-    """Call ``enter`` at the entry of each wrapper that is made from now on, and what it returns at its exit, in this process for good."""
+    """Call ``enter`` at the entry of each wrapper created from now on, and its result at the exit; permanent in this
+    process.
+    """
     context: Any = eval_frame._TorchDynamoContext
     original = context.__init__
 

@@ -1,4 +1,5 @@
-"""What the first compilation of a process does once, done in the zygote, so that no forked process has to: half of its time in Python.
+"""Does the one-time work of a process's first compilation in the zygote, so that no fork has to: half of its Python
+time.
 
 Inductor traces the patterns of its passes, and asks the C++ compiler for its version; a fork inherits both.
 """
@@ -16,13 +17,14 @@ import torch
 from ..gpu import has_gpu
 
 ALONE = 1
-"""Threads of a process that may be forked."""
+"""Number of threads of a process that may be forked."""
 
 
 def done_beforehand() -> None:
-    """Do these things here, if a forked process has done them without an error and without starting a thread.
+    """Do this work here, if a fork has done it without an error and without starting a thread.
 
-    On a machine with a GPU the patterns are left to the processes that need them: tracing may ask for the devices there.
+    On a machine with a GPU the patterns are left to the processes that need them: tracing may ask for the devices
+    there.
     """
     for step in (_know_the_compiler, *(() if has_gpu() else (_trace_patterns,))):
         pid = os.fork()
@@ -42,9 +44,11 @@ def _silenced(step: Callable[[], None]) -> None:
 
 
 def _trace_patterns() -> None:
-    """Each set is registered once for a process and device, by these functions of Inductor's own (``init_once_fakemode``).
+    """Trace each set of patterns, registered once per process and device by these functions of Inductor's
+    (``init_once_fakemode``).
 
-    All else that is kept on the way is forgotten again: a copy of the table of decompositions, to which a script may add one, or the environment.
+    Everything else cached on the way is cleared: a copy of the table of decompositions, to which a script may add one,
+    or the environment.
     """
     from torch._inductor.fx_passes import joint_graph, post_grad
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -60,12 +64,12 @@ def _trace_patterns() -> None:
 
 
 def _kept_results() -> list[functools._lru_cache_wrapper[object]]:
-    """All functions of this process whose results are kept (``functools.cache``)."""
+    """All functions of this process with cached results (``functools.cache``)."""
     return [value for value in gc.get_objects() if isinstance(value, functools._lru_cache_wrapper)]
 
 
 def _know_the_compiler() -> None:
-    """Inductor keeps what each of these functions has found out, by the path of the compiler."""
+    """Fill Inductor's caches of these functions, which are keyed by the compiler's path."""
     from torch._inductor import cpp_builder
 
     compiler = cpp_builder.get_cpp_compiler()

@@ -1,4 +1,4 @@
-"""Records a function's eager run: the aten operators, the number of torch calls, and unusual kinds of tensors."""
+"""Records a function's eager run: the aten operators, the number of torch calls, and unusual types of tensors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from torch.utils._pytree import tree_leaves
 from ..values import bodies
 
 MOST_CALLS = 5000
-"""Most places of operators that are noted: a script says all that is asked of them in its first calls."""
+"""Most recorded places of operators: the first calls of a script show everything needed."""
 
 
 class Operators(TorchDispatchMode):
-    """Collects the names of all dispatched operators in order, each once: packets such as ``aten.relu``; for a higher-order operator
-    its own name (``higher_order.cond``) and the operators of its bodies."""
+    """Collects the names of all dispatched operators in order, each once: packets such as ``aten.relu``.
+
+    For a higher-order operator, its own name (``higher_order.cond``) and the operators of its bodies.
+    """
 
     supports_higher_order_operators = True
 
@@ -43,7 +45,7 @@ class Operators(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class Call:
-    """An operator, the line of a script that calls it (0 where none does), and the module in which that happens."""
+    """An operator, the line of a script that calls it (0 if none does), and the module of the call."""
 
     op: str
     line: int
@@ -51,7 +53,7 @@ class Call:
 
 
 class PlacedOperators(Operators):
-    """Collects, beside the names, the place of each operator in a script and in the modules that run."""
+    """Collects, in addition to names, the place of each operator in a script and in the running modules."""
 
     def __init__(self, script: str) -> None:
         super().__init__()
@@ -59,10 +61,10 @@ class PlacedOperators(Operators):
         self._script = script
         self._running: list[torch.nn.Module] = []
         self._path: str | None = None
-        """The path of the module that runs; None until it is asked for."""
+        """The path of the running module; None until requested."""
 
     def follow_modules(self) -> None:
-        """From now on know which modules run, in this whole process."""
+        """Track the running modules from now on, in this whole process."""
         torch.nn.modules.module.register_module_forward_pre_hook(lambda module, _: self._entered(module))
         torch.nn.modules.module.register_module_forward_hook(lambda *_: self._left(), always_call=True)
 
@@ -86,7 +88,7 @@ class PlacedOperators(Operators):
         return frame.f_lineno if frame is not None else 0
 
     def _module(self) -> str:
-        """The path of the module that runs, in the outermost one that does."""
+        """The path of the running module, from the outermost running one."""
         if self._path is None and self._running:
             root, innermost = self._running[0], self._running[-1]
             self._path = next((name for name, module in root.named_modules() if module is innermost), "")
@@ -106,7 +108,7 @@ class TorchCalls(TorchFunctionMode):
 
 
 def unusual(values: Any) -> list[str]:
-    """Descriptions of the tensors that are not plain: ZeroTensors, lazily conjugated or negated tensors, subclasses."""
+    """Descriptions of non-plain tensors: ZeroTensors, lazily conjugated or negated tensors, subclasses."""
     found: dict[str, None] = {}
     for leaf in tree_leaves(values):
         if not isinstance(leaf, torch.Tensor):

@@ -1,8 +1,9 @@
-"""Caches inductor's probes of the processor and the name of its precompiled header, so that they are found out once for each job.
+"""Caches inductor's probes of the processor and the name of its precompiled header, so that each is computed once per
+job.
 
-Before a process's first kernel, inductor builds a probe for every vector extension of the processor, and loads it in a new
-interpreter; and it preprocesses the header of all kernels, whose hash is the name of the precompiled one. A trial builds one kernel, so
-this would take a large part of its time.
+Before a process's first kernel, inductor builds a probe for every vector extension of the processor, and loads it in a
+new interpreter; and it preprocesses the header of all kernels, whose hash is the name of the precompiled one. A trial
+builds one kernel, so this would take a large part of its time.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def remember_probes() -> None:
 
 
 def remember_headers() -> None:
-    """Store the path of each precompiled header, for all processes of the job: the header does not change meanwhile.
+    """Store the path of each precompiled header, for all processes of the job: the header does not change during it.
 
     Does nothing if the private function that is patched has changed.
     """

@@ -32,15 +32,15 @@ ENTRIES = ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry
 def install(switches: Switches | None, channel: Channel) -> None:
     """Apply switches for the rest of this process; None changes nothing.
 
-    The first use of each part is reported by a `Part`, and so is the start of every pass, since a pass that hangs or crashes has made a
-    difference too.
+    A `Part` reports the first use of each part, and the start of every pass, since a pass that hangs or crashes has
+    made a difference too.
     """
     if switches is not None:
         Switchboard(switches, channel).install()
 
 
 class Switchboard:
-    """Decides which parts are on, and reports parts that are used. ``acted``: the part changed what the compiler makes of the graph."""
+    """Decides which parts are on, and reports parts that are used. ``acted``: the part changed the compiler's result."""
 
     def __init__(self, switches: Switches, channel: Channel) -> None:
         self._off = frozenset(switches.off)

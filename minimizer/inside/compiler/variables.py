@@ -1,4 +1,4 @@
-"""The environment variables by which a process is given other settings of the compiler, and the settings that read each of them."""
+"""The environment variables that change a process's compiler settings, and the settings that read each of them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ PREFIXES = ("TORCH", "PYTORCH", "TRITON")
 
 
 def set_variables() -> list[tuple[str, list[str]]]:
-    """Each variable of this process that a setting of the compiler reads when torch is imported, with the names of these settings.
+    """Each variable of this process that a compiler setting reads when torch is imported, with the names of these
+    settings.
 
-    They are read in the text of torch's own configs: a variable that a script sets itself comes too late for this process, where torch was
-    imported before, and not for the process that runs the script.
+    The reads are found in the text of torch's own configs: a variable that a script sets itself comes too late for this
+    process, where torch was already imported, but not for the script's own process.
     """
     names = [name for name in os.environ if name.startswith(PREFIXES) and name not in OURS]
     readers = list(_readers()) if names else []
@@ -30,7 +31,7 @@ def set_variables() -> list[tuple[str, list[str]]]:
 
 
 def _readers() -> Iterator[tuple[str, set[str]]]:
-    """The name of each setting, and the words in quotes in the expression of its default."""
+    """The name of each setting, and the quoted words in the expression of its default."""
     for config in CONFIGS:
         try:
             with open(str(importlib.import_module(config).__file__), encoding="utf-8") as file:

@@ -28,13 +28,13 @@ class GoldenGraph:
     def __init__(self, module: fx.GraphModule, inputs: list[Any], rng: Any, names: dict[str, fx.Node]) -> None:
         self._module, self._inputs, self._rng = module, inputs, rng
         self.names = names
-        """The graph's nodes by their names in the program that was made from it."""
+        """The graph's nodes by their names in the program made from it."""
 
     def values(self, keys: Sequence[str]) -> dict[str, torch.Tensor]:
         """Copies of the tensors named by ``keys``.
 
-        A key is ``value`` (right after it was computed; inputs: at the start) or ``value@node`` (just before that node runs).
-        Left out are unknown keys, values that are not tensors, and values after the node at which eager raises.
+        A key is ``value`` (right after it was computed; inputs: at the start) or ``value@node`` (just before that node
+        runs). Unknown keys, non-tensors, and values after the node at which eager raises are left out.
         """
         moments: dict[fx.Node, list[tuple[str, fx.Node]]] = {}
         after: dict[fx.Node, list[str]] = {}
@@ -49,7 +49,7 @@ class GoldenGraph:
                 after.setdefault(node, []).append(key)
         collector = _Collector(self._module, moments, after)
         snapshot.set_rng_state(self._rng)
-        with transforms.left_again():  # a run that ends inside of one leaves it open to the next
+        with transforms.left_again():  # a run that ends inside a transform leaves it open to the next
             try:
                 collector.run(*snapshot.clone(self._inputs))
             except _AllFound:
@@ -69,7 +69,7 @@ class GoldenGraph:
 
 
 class _AllFound(Exception):
-    """Ends a run: the nodes that are left make nothing that was asked for."""
+    """Ends a run: the remaining nodes produce nothing that was requested."""
 
 
 class _Collector(fx.Interpreter):
@@ -84,9 +84,9 @@ class _Collector(fx.Interpreter):
         self.found: dict[str, torch.Tensor] = {}
         self._given: list[tuple[str, torch.Tensor]] = []
         self._ahead = {*moments, *after}
-        """Nodes that the run must still come to."""
+        """Nodes that the run must still reach."""
         wanted = {node for pairs in moments.values() for _, node in pairs}
-        # A value that is wanted at a later node must be kept beyond its last use.
+        # A value needed at a later node must be kept beyond its last use.
         for dying in self.user_to_last_uses.values():
             dying[:] = [node for node in dying if node not in wanted]
 
@@ -119,7 +119,7 @@ class _Collector(fx.Interpreter):
 
 
 def storable(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The values, cloned where a storage is shared by several dtypes, which ``torch.save`` cannot express."""
+    """The values, cloned if dtypes share a storage, which ``torch.save`` cannot express."""
     dtypes: dict[int, torch.dtype] = {}
     kept: dict[str, torch.Tensor] = {}
     for key, value in values.items():

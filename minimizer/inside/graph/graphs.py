@@ -1,9 +1,10 @@
-"""FX graphs as data: the JSON form of a graph that the torch-free side turns into a `Program`.
+"""FX graphs as data: the JSON form of a graph, which the torch-free side turns into a `Program`.
 
-Shapes are concrete, with a list of the dimensions that are symbolic. A symbol that is a graph input becomes a size of the tensor
-that has it (``s0 = x.size(0)``), so that a program has the same inputs as the user's function. The branches of a ``cond`` and
-the bodies of other higher-order operators become functions. A node whose target has no name in source text, or that calls a
-submodule, makes the graph *opaque*: it is then lowered to aten operators, which always have names (`lowering.py`).
+Shapes are concrete, with a list of the symbolic dimensions. A symbol that is a graph input becomes a size of the tensor
+that has it (``s0 = x.size(0)``), so that a program has the same inputs as the user's function. The branches of a
+``cond`` and the bodies of other higher-order operators become functions. A node whose target has no name in source
+text, or that calls a submodule, makes the graph *opaque*: it is then lowered to aten operators, which always have names
+(`lowering.py`).
 """
 
 from __future__ import annotations
@@ -39,25 +40,26 @@ HIGHER_ORDER = {
     f"torch.ops.higher_order.{name}"
     for name in ("cond", "while_loop", "scan", "associative_scan", "map_impl", "flex_attention")
 }
-"""Higher-order operators that a user's program may call directly, since Dynamo supports that."""
+"""Higher-order operators that a user's program may call directly: Dynamo supports these calls."""
 NOTED = "mutated_arg_indices"
-"""Keyword by which Dynamo tells a higher-order operator which of its operands a body changes."""
+"""Keyword by which Dynamo tells a higher-order operator which operands a body changes."""
 RESERVED = frozenset(["torch", "F", "functools", "math", "operator", "f"])
 """Names that the graph's source text uses for modules and for its function, and so must not be reused for values."""
 OPERAND = re.compile(
     r"^[lL]_(self_)?((modules|parameters|buffers)_)*|_+(cond|body|true|false|combine)_(fn|branch)$|(_\d+)+$"
 )
-"""What Dynamo adds to the name of what it hands to the body of a higher-order operator."""
+"""Matches Dynamo's additions to names of operands of a higher-order operator's body."""
 CALL = "operator.call"
 """The target that calls its first argument: a Triton kernel, indexed by its grid."""
 FLEX_ATTENTION = "torch.ops.higher_order.flex_attention"
 
 
 def to_json(graph: fx.Graph, inputs: list[Any], *, called_from: list[Json] | None, level: str) -> dict[str, Json]:
-    """The JSON form of a graph: ``inputs``, ``nodes``, ``outputs``, and the ``functions`` that its nodes take as arguments.
+    """The JSON form of a graph: ``inputs``, ``nodes``, ``outputs``, and the ``functions`` that its nodes take as
+    arguments.
 
     ``inputs`` are the example values of its placeholders, in order; ``called_from`` is the user's line that calls it
-    (`sources_of`). ``names`` of the result maps each name to its fx.Node and is no part of the JSON.
+    (`sources_of`). ``names`` of the result maps each name to its fx.Node and is not part of the JSON.
 
     Raises:
         Opaque: a node cannot be written as source text.
@@ -97,7 +99,7 @@ def concrete(graph: fx.Graph, inputs: list[Any]) -> list[Any]:
 
 
 def copy_graph(graph: fx.Graph) -> fx.Graph:
-    """A copy with the same node names and metadata; needed since compilers modify the graph they are given."""
+    """A copy with the same node names and metadata; needed since compilers modify their input graph."""
     copy = fx.Graph(tracer_cls=getattr(graph, "_tracer_cls", None))
     mapping: dict[fx.Node, fx.Node] = {}
     result = copy.graph_copy(graph, mapping)
@@ -143,7 +145,7 @@ class _Writer:
 
     def body(self) -> dict[str, Json]:
         """The graph as the body of a function, with plain names as parameters and the graph's outputs as result."""
-        # Dynamo numbers names across graphs, and says where an operand comes from; inside a separate function `h_2` can be `h`.
+        # Dynamo numbers names across graphs, and adds an operand's origin; inside a separate function `h_2` can be `h`.
         placeholders = self._graph.find_nodes(op="placeholder")
         parameters = [self._name(node, OPERAND.sub("", node.name)) for node in placeholders]
         if any(map(self._attribute, self._graph.find_nodes(op="get_attr"))):
@@ -187,14 +189,16 @@ class _Writer:
         raise Opaque(f"input {node.name} is a {type(value).__name__}")
 
     def _view(self, value: torch.Tensor, others: list[tuple[Json, torch.Tensor]]) -> dict[str, Json]:
-        """The ``view`` of an input: which other one is its base, and by what operations it is a view of that; empty if it is none."""
+        """The ``view`` of an input: its base among the other inputs, and the operations from the base; empty if it is
+        no view.
+        """
         base = base_of(value)
         names = [item["name"] for item, other in others if other is base]
         if base is None or not names or base.requires_grad or value.requires_grad:
             return {}
         found = steps(value, base)
         if any(step.target == ".as_strided" for step in found) and base.storage_offset():
-            return {}  # the offset counts from the begin of the memory, of which the base is only a part
+            return {}  # the offset is relative to the memory, of which the base is only a part
         made = [{"target": step.target, "args": [self._arg(arg) for arg in step.args]} for step in found]
         return {"view": {"of": names[0], "steps": made}}
 
@@ -222,7 +226,8 @@ class _Writer:
         encoded = self._node(node)
         if encoded["target"] != FLEX_ATTENTION or len(node.args) != 9:
             return [encoded]
-        # The tensors that its functions capture are explicit arguments here, which a user cannot pass: bind them to the functions.
+        # The function's captured tensors are explicit arguments here, which a user cannot pass: bind them to the
+        # functions.
         *args, _, _ = encoded["args"]
         masks = args[4]["tuple"]
         bound: list[Json] = []
@@ -268,7 +273,7 @@ class _Writer:
         return {"name": self._name(node), **encoded}
 
     def _launch(self, node: fx.Node) -> dict[str, Json]:
-        """The launch of a kernel, as a call of what indexing the kernel by its grid gives."""
+        """The launch of a kernel, as a call of the kernel indexed by its grid."""
         launch = launch_of(node, lambda size: size.meta.get(MADE, hint(_example(size))))
         if launch is None:
             raise Opaque("the launch of a kernel has no source text")
@@ -283,7 +288,7 @@ class _Writer:
         }
 
     def _place(self, node: fx.Node) -> dict[str, Json]:
-        """The module and the line of the user that a node comes from."""
+        """The user's module and line of a node."""
         module, module_class = module_of(node)
         return {"module": module, "module_class": module_class, **sources_of(node, self._called_from)}
 
@@ -327,9 +332,10 @@ class _Writer:
 
 
 def _said(node: fx.Node) -> dict[str, Any]:
-    """The keyword arguments that differ from their defaults: a person writes ``F.relu(x)``, not ``F.relu(x, inplace=False)``.
+    """The keyword arguments that differ from their defaults: a person writes ``F.relu(x)``, not ``F.relu(x,
+    inplace=False)``.
 
-    What Dynamo has noted on a higher-order operator is left out: it notes that again, and takes it from nobody.
+    Dynamo's annotation of a higher-order operator is left out: Dynamo adds it again, and accepts it from nobody.
     """
     defaults = defaults_of(node.target) if node.op == "call_function" else {}
     return {
@@ -340,7 +346,7 @@ def _said(node: fx.Node) -> dict[str, Any]:
 
 
 def defaults_of(target: Any) -> dict[str, Any]:
-    """The defaults of a callable's parameters, by name; empty if they are not known."""
+    """The defaults of a callable's parameters, by name; empty if unknown."""
     if isinstance(target, torch._ops.OpOverload):
         return {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
     try:
@@ -351,9 +357,10 @@ def defaults_of(target: Any) -> dict[str, Any]:
 
 
 def sources_of(node: fx.Node, called_from: list[Json] | None) -> dict[str, list[Json]]:
-    """The user's line that a node comes from, and the library line that it calls, each as ``[file, line, code]``.
+    """The user's line behind a node, and the library line that it calls, each as ``[file, line, code]``.
 
-    If only a library line is known, as for a library's model that is compiled as a whole, the user's is the line that calls the graph.
+    If only a library line is known, as for a library's model compiled as a whole, the user's line is the one that calls
+    the graph.
     """
     frames = []
     lines = (node.stack_trace or "").splitlines()
@@ -370,7 +377,7 @@ def _example(node: fx.Node) -> Any:
 
 
 def _symbolic(value: Any) -> list[int]:
-    """The dimensions of a tensor that have symbolic sizes."""
+    """The dimensions of a tensor with symbolic sizes."""
     if not isinstance(value, torch.Tensor):
         return []
     return [dim for dim, size in enumerate(value.shape) if isinstance(size, torch.SymInt)]

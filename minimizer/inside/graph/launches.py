@@ -1,6 +1,7 @@
-"""Launches of the script's own Triton kernels, which Dynamo captures as calls of an operator with numbers in place of kernel and constants.
+"""Launches of the script's own Triton kernels, captured by Dynamo as calls of an operator with ids for kernel and
+constants.
 
-Source text says them as the script does: ``scale_kernel[4, 1](source=x, target=out, count=1000, BLOCK=256)``.
+Source text writes them like the script: ``scale_kernel[4, 1](source=x, target=out, count=1000, BLOCK=256)``.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ def launches_in(module: fx.GraphModule) -> Iterator[Any]:
 
 
 def launch_of(node: fx.Node, number: Callable[[fx.Node], Any]) -> Launch | None:
-    """The launch that a node makes; None where no source text says it.
+    """A node's launch; None if it has no source text.
 
-    That is a kernel without a name among the globals of a module, or with another grid for each configuration.
+    That is the case for a kernel that is no global of a module, or whose grid differs by configuration.
 
     Args:
         node: see `is_launch`.
-        number: the value of a node in this call, for a grid that is computed from symbolic sizes.
+        number: the value of a node in this call, for a grid computed from symbolic sizes.
     """
     from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
@@ -59,7 +60,9 @@ def launch_of(node: fx.Node, number: Callable[[fx.Node], Any]) -> Launch | None:
 
 
 def modules_of(module: fx.GraphModule) -> list[str]:
-    """The modules, other than the script itself, whose kernels a graph or a body of it launches: its source text has to import them."""
+    """Modules, other than the script, of the kernels launched by a graph or its bodies: its source text has to import
+    them.
+    """
     from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
     names = (_name_of(kernel_side_table.get_kernel(node.kwargs["kernel_idx"])) or "" for node in launches_in(module))
@@ -67,9 +70,9 @@ def modules_of(module: fx.GraphModule) -> list[str]:
 
 
 def _name_of(kernel: Any) -> str | None:
-    """The global that a kernel is bound to: of the module that defines it, with that module's path, or else of the script.
+    """The global bound to a kernel: of the module that defines it, with that module's path, or else of the script.
 
-    An autotuned kernel wraps another one, which wraps the function that was written.
+    An autotuned kernel wraps another one, which wraps the user's function.
     """
     function = kernel
     while hasattr(function, "fn"):
@@ -78,5 +81,5 @@ def _name_of(kernel: Any) -> str | None:
 
 
 def _grid(sizes: tuple[int, ...]) -> str:
-    """A grid as an index; one of a single number gets a second, since a comma behind the first would look odd."""
+    """A grid as an index; a single number gets a second, since a trailing comma would look odd."""
     return ", ".join(map(str, sizes if len(sizes) > 1 else (*sizes, 1)))

@@ -1,8 +1,9 @@
 """`LiftedGraph`: a captured graph that can be rerun without side effects on the tensors that it holds as attributes.
 
-Dynamo installs a tensor whose address it guards as an attribute of the graph, such as the parameters and state of a compiled
-optimizer step. A copy of the graph would share them, so that a rerun would train one more step. Here they become extra inputs.
-Compiled code cannot take other tensors, so for a rerun the values are written into its own tensors and restored afterwards.
+Dynamo installs a tensor whose address it guards as an attribute of the graph, such as the parameters and state of a
+compiled optimizer step. A copy of the graph would share them, so that a rerun would train one more step. Here they
+become extra inputs. Compiled code cannot take other tensors, so for a rerun the values are written into its own tensors
+and restored afterwards.
 
 Under ``torch._inductor.config.freezing`` and ``no_grad`` they are the parameters and buffers that Inductor takes for constants. The node of
 such an input says so (`FROZEN`), since a program in which it is an ordinary argument is compiled in another way.
@@ -107,7 +108,9 @@ class LiftedGraph:
 
 
 def _spread(graph: fx.Graph) -> list[int | None]:
-    """Replace every list placeholder by one placeholder for each element; returns the list's length for each input, None if no list."""
+    """Replace every list placeholder by one placeholder per element; returns the list's length for each input, None if
+    no list.
+    """
     lengths: list[int | None] = []
     for place in graph.find_nodes(op="placeholder"):
         example = place.meta.get("example_value")
@@ -144,7 +147,9 @@ def _convert_as_aten_does(graph: fx.Graph) -> None:
 
 
 def _lift(graph: fx.Graph, module: fx.GraphModule) -> list[Tensor]:
-    """Replace ``get_attr`` nodes of tensors by placeholders behind the existing ones, one for each tensor; returns the tensors."""
+    """Replace ``get_attr`` nodes of tensors by placeholders after the existing ones, one per tensor; returns the
+    tensors.
+    """
     found: dict[int, tuple[fx.Node, Tensor]] = {}
     for node in list(graph.find_nodes(op="get_attr")):
         value = operator.attrgetter(str(node.target))(module)

@@ -14,7 +14,7 @@ SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Opaque(Exception):
-    """Something of a graph cannot be written as source text."""
+    """Part of a graph cannot be written as source text."""
 
 
 def literal(value: Any) -> Json:
@@ -61,7 +61,7 @@ def complex_number(value: complex) -> str:
 
 
 def hint(value: Any) -> Any:
-    """A symbol's value in the example that was compiled, 1 if it has none; any other value itself."""
+    """A symbol's value in the compiled example, 1 if it has none; any other value unchanged."""
     if not isinstance(value, SYMBOLS):
         return value
     known = value.node.hint if value.node.has_hint() else None

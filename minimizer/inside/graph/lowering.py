@@ -32,8 +32,9 @@ def lower(
     """Trace ``module`` on copies of ``inputs`` into aten operators.
 
     Returns the graph and the values of its placeholders (``inputs``, then ``cotangents``). ``cotangents`` belong to the
-    outputs that require grad, in order; gradients of the inputs that require grad are returned after the outputs. Where the
-    graph has symbols the result has them too, unless its control flow depends on values. ``behind``: the switches of the backward.
+    outputs that require grad, in order; gradients of the inputs that require grad are returned after the outputs. If
+    the graph has symbols, so has the result, unless its control flow depends on values. ``behind``: the switches of the
+    backward.
     """
     interpreter = _Flat(module)
     wanted = [value.requires_grad if isinstance(value, torch.Tensor) else False for value in inputs]
@@ -91,7 +92,7 @@ def _name_backward(graph: fx.Graph) -> None:
 
 
 class _Flat(fx.Interpreter):
-    """Inlines nested compile regions (``invoke_subgraph``) at each place where they are called."""
+    """Inlines nested compile regions (``invoke_subgraph``) at each call."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is torch.ops.higher_order.invoke_subgraph:
@@ -150,13 +151,13 @@ def write_down(
 def weighted(
     module: fx.GraphModule, inputs: list[Any], cotangents: Sequence[torch.Tensor]
 ) -> tuple[fx.GraphModule, list[Any]]:
-    """A graph whose sum of outputs has the gradients that ``module`` has for these cotangents, and its inputs.
+    """A graph whose sum of outputs has ``module``'s gradients for these cotangents, and its inputs.
 
-    Each output that requires a gradient is multiplied by its cotangent, which becomes an input; the others are left out. So a fault
-    that depends on the cotangents, such as an overflow, shows in a program that does not name them.
+    Each output that requires a gradient is multiplied by its cotangent, which becomes an input; other outputs are
+    dropped. So a fault that depends on the cotangents, such as an overflow, shows in a program that does not name them.
 
     Raises:
-        Opaque: an output of the graph is no value of a node, or the cotangents belong to other outputs.
+        Opaque: an output of the graph is no node's value, or the cotangents belong to other outputs.
     """
     graph = copy_graph(module.graph)
     result = fx.GraphModule(module, graph)
@@ -199,7 +200,9 @@ def _traced(run: Any, values: list[Any], is_symbolic: bool) -> fx.GraphModule:
 
 
 def _trace_symbols(run: Any, values: list[Any]) -> fx.GraphModule | None:
-    """Trace with all sizes symbolic; None if that fails, for instance by a branch on a value, which fake tensors do not have."""
+    """Trace with all sizes symbolic; None if that fails, for instance because of a branch on a value, which fake
+    tensors lack.
+    """
     try:
         with fx.traceback.preserve_node_meta():
             return make_fx(run, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*snapshot.clone(values))

@@ -1,4 +1,4 @@
-"""The module that a node of a graph comes from: its path, as a reader of the script would write it, and its class."""
+"""The module of a graph's node: its path, as a reader of the script would write it, and its class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel
 
 
 def module_of(node: fx.Node) -> tuple[str, str]:
-    """Path and class of the innermost nn.Module a node came from, such as ``("blocks.7.activation", "ReLU")``."""
+    """Path and class of a node's innermost nn.Module, such as ``("blocks.7.activation", "ReLU")``."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     if not stack:
         return "", ""

@@ -22,7 +22,7 @@ PUBLIC = (
     "torch.utils.checkpoint",
     "math",
 )
-"""Modules that are searched for a public name, in order of preference."""
+"""Modules to search for a public name, in order of preference."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -62,13 +62,13 @@ def dotted_name(target: Callable[..., Any]) -> str | None:
 
 
 def global_name(value: Any, module: str = "__main__") -> str | None:
-    """The name that a module, by default the script, binds an object to; None if there is none."""
+    """The name to which a module, by default the script, binds an object; None if there is none."""
     scope = vars(sys.modules[module]) if module in sys.modules else {}
     return next((name for name, bound in list(scope.items()) if bound is value), None)
 
 
 def path_of_global(value: Any, home: str) -> str | None:
-    """The global that an object is bound to: of its ``home``, with that module's path, or else of the script; None without one."""
+    """The global bound to an object: of its ``home``, with that module's path, or else of the script; None without one."""
     if home != "__main__" and (name := global_name(value, home)) is not None:
         return f"{home}.{name}"
     return global_name(value)

@@ -19,7 +19,7 @@ from .literals import Opaque
 from .literals import literal as constant
 
 LITERAL_ELEMENTS = 4
-"""Elements of the longest literal; a longer one is worse than a random draw, since each number is one more thing to reduce."""
+"""Elements of the longest literal; a longer one is worse than a random draw, since each number has to be reduced."""
 ALIGNMENT = 64
 """Bytes: inductor may assume that a tensor's offset in its storage is a multiple of this."""
 

@@ -26,17 +26,18 @@ OURS = {
     },
     "torch._functorch.config": {"enable_autograd_cache"},
 }
-"""Settings that our child makes, and that are never reported as the user's.
+"""Settings of our child, which are never reported as the user's.
 
-Graph caches are off in every child except in two runs of the script; ``force_disable_caches`` also makes equal kernels be built again.
+Graph caches are off in every child except in two runs of the script; ``force_disable_caches`` also rebuilds equal
+kernels.
 """
 
 FALLBACK_RANDOM = "fallback_random"
-"""The setting of Inductor that has compiled code draw eager's random numbers."""
+"""Inductor's setting that makes compiled code draw eager's random numbers."""
 DYNAMIC = {"torch._dynamo.config": {"assume_static_by_default", "automatic_dynamic_shapes"}}
-"""Settings that ``torch.compile(dynamic=...)`` changes while it compiles."""
+"""Settings that ``torch.compile(dynamic=...)`` changes during compilation."""
 IMPLIED = frozenset(f"{config}.{name}" for config, names in DYNAMIC.items() for name in names)
-"""The same by their whole names."""
+"""The same by their full names."""
 
 PRECISIONS = {
     "cuda.matmul": "none", "cudnn.conv": "tf32", "cudnn.rnn": "tf32",
@@ -47,12 +48,12 @@ PRECISIONS = {
 INDUCTOR = ("inductor", "minimizer")
 """Names of backends that are Inductor: our own is Inductor with checks."""
 MAX_SHOWN = 300
-"""Characters of a value that are shown."""
+"""Most characters of a shown value."""
 
 _baseline: dict[str, dict[str, Any]] = {}
 _threads: int | None = None
 _CHANGED = object()
-"""Stands for an unknown value that equals no setting."""
+"""An unknown value, unequal to every setting."""
 
 
 def remember_baseline() -> None:
@@ -98,7 +99,7 @@ def setup_lines(dynamic: bool | None) -> tuple[list[str], list[str]]:
 
 
 def setting_lines(dynamic: bool | None = None) -> tuple[list[str], list[str]]:
-    """The part of `setup_lines` that sets the configuration of the compiler."""
+    """The part of `setup_lines` that configures the compiler."""
     lines: list[str] = []
     opaque: list[str] = []
     for name, _, value in _changes():
@@ -113,9 +114,10 @@ def setting_lines(dynamic: bool | None = None) -> tuple[list[str], list[str]]:
 
 
 def changed_settings() -> list[tuple[str, str, str]]:
-    """Name, former value and value, as text, of each setting that differs from before the script.
+    """Name, former value and value, as text, of each setting changed since before the script.
 
-    Of torch's own state that generated code depends on there are the precisions of float32 arithmetic and the deterministic mode.
+    Torch's own state is included if generated code depends on it: the precisions of float32 arithmetic and the
+    deterministic mode.
     """
     found = [(name, shown(before), shown(now)) for name, before, now in _changes()]
     precision = matmul_precision()
@@ -128,7 +130,7 @@ def changed_settings() -> list[tuple[str, str, str]]:
 
 
 def _changes() -> Iterator[tuple[str, Any, Any]]:
-    """Full name, former value and value of each setting that differs from the baseline, but for those that our child makes."""
+    """Full name, former value and value of each setting that differs from the baseline, except those of our child."""
     for module, before in _baseline.items():
         for name, value in _settings(importlib.import_module(module)).items():
             former = before.get(name, _CHANGED)
@@ -137,7 +139,7 @@ def _changes() -> Iterator[tuple[str, Any, Any]]:
 
 
 def shown(value: Any) -> str:
-    """A value for a reader; nothing for one that is not known."""
+    """A readable value; empty for an unknown one."""
     try:
         return "" if value is _CHANGED else literal_text(value)[:MAX_SHOWN]
     except Opaque:
@@ -145,9 +147,10 @@ def shown(value: Any) -> str:
 
 
 def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
-    """The arguments of ``torch.compile`` that a backend object was made from, as source text.
+    """The arguments of ``torch.compile`` from which a backend object was made, as source text.
 
-    The user's own objects, such as a backend or a pass, are given by their global names: in the script, or of another module.
+    The user's own objects, such as a backend or a pass, are given by their global names: in the script, or of another
+    module.
     """
     kwargs: dict[str, str] = {}
     name = getattr(backend, "compiler_name", None)
@@ -170,33 +173,38 @@ def compile_kwargs(backend: Any, dynamic: Any) -> dict[str, str]:
 
 
 def is_inline(backend: Any) -> bool:
-    """Whether a backend is an object without a name, such as a lambda in the call of ``torch.compile``: `compile_kwargs` has none for it."""
+    """Whether a backend is an unnamed object, such as a lambda in the ``torch.compile`` call, so that `compile_kwargs`
+    lacks it.
+    """
     is_inductor = getattr(backend, "compiler_name", None) in INDUCTOR
     return backend is not None and not is_inductor and "backend" not in compile_kwargs(backend, None)
 
 
 def inductor_options(backend: Any) -> dict[str, Any]:
-    """The ``options`` that a backend object of Inductor, or of our own, was made with.
+    """The ``options`` of a backend object of Inductor, or of our own.
 
-    Those of our own are left out, and a refusal of eager's random numbers, on which the configuration decides (`without_refusal`).
+    Without our own options, and without a refusal of eager's random numbers, which the configuration decides
+    (`without_refusal`).
     """
     options = getattr(backend, "config", None) or getattr(backend, "kwargs", {}).get("options") or {}
-    if not isinstance(options, dict):  # a backend of the script's may have a configuration of any kind
+    if not isinstance(options, dict):  # the script's backend may have a configuration of any type
         return {}
     of_inductor = {k: value for k, value in options.items() if isinstance(k, str) and not k.startswith("minimizer.")}
     return {key: value for key, value in of_inductor.items() if (key, value) != (FALLBACK_RANDOM, False)}
 
 
 def refuses_random(backend: Any) -> bool:
-    """Whether a backend object of Inductor has an option that refuses eager's random numbers, whatever the configuration says."""
+    """Whether a backend object of Inductor has an option that refuses eager's random numbers, whatever the
+    configuration.
+    """
     return getattr(backend, "compiler_name", None) == "inductor" and backend.config.get(FALLBACK_RANDOM) is False
 
 
 @contextlib.contextmanager
 def without_refusal(backend: Any) -> Iterator[None]:
-    """Inside, what a backend object compiles draws as the configuration says, also later, in its backward.
+    """Let a backend object draw random numbers as configured in compilations inside, and later in their backwards.
 
-    Behind it the object is as it was: Dynamo compares backends by their options, and compiles anew for another one.
+    Afterwards the object is unchanged: Dynamo compares backends by their options, and recompiles for another one.
     """
     if not refuses_random(backend):
         yield
@@ -238,7 +246,7 @@ def _torch_state() -> list[str]:
 
 
 def autocast_lines(casts: Sequence[Autocast]) -> list[str]:
-    """Statements that switch autocast on where it is on, for all that follows."""
+    """Statements that switch autocast on where it is on."""
     lines = []
     for cast in casts:
         if cast.enabled:
@@ -248,7 +256,7 @@ def autocast_lines(casts: Sequence[Autocast]) -> list[str]:
 
 
 def contexts(inside: Sequence[Autocast], outside: Sequence[Autocast]) -> list[str]:
-    """Expressions for the contexts that switch autocast as ``inside``, where it is as ``outside``."""
+    """Expressions for the contexts that switch autocast to ``inside`` from ``outside``."""
     other = [cast for cast, around in zip(inside, outside, strict=True) if cast != around]
     return [
         f'torch.autocast("{cast.device_type}", {f"dtype={cast.dtype}" if cast.enabled else "enabled=False"})'
@@ -258,7 +266,9 @@ def contexts(inside: Sequence[Autocast], outside: Sequence[Autocast]) -> list[st
 
 
 def _precisions() -> Iterator[tuple[str, str, str]]:
-    """Part of ``torch.backends``, usual and present precision, where another one is in effect that no precision of all products tells."""
+    """Part of ``torch.backends``, default and present precision, for parts changed other than by the global matmul
+    precision.
+    """
     of_all = matmul_precision()
     for part, usual in PRECISIONS.items():
         now = operator.attrgetter(f"{part}.fp32_precision")(torch.backends)

@@ -260,11 +260,11 @@ class Recorder:
         self.leave_out(str(error) if is_told else f"{type(error).__name__}: {error}")
 
     def find_state(self, tensors: list[Tensor]) -> None:
-        """Record that an attribute was read whose ``value`` is a tensor: a gradient, or a view."""
+        """Find the script's names of the parameters and buffers among the inputs of a graph about to be called."""
         self.names.look_for_state(tensors, list(self._own_frames()))
 
     def attribute(self, tensor: Tensor, name: str, value: Any) -> None:
-        """Note that an attribute was read, of which the ``value`` is a tensor: a gradient, or a view."""
+        """Record that an attribute was read whose ``value`` is a tensor: a gradient, or a view."""
         if self.names.number(value) is None or name != "grad":
             self.run(lambda text: f"{text(tensor)}.{name}", [tensor], lambda: value)
             made, of = self.names.number(value), self.names.number(tensor)
@@ -272,7 +272,7 @@ class Recorder:
                 self.names.call(made, of, name)
 
     def set_attribute(self, tensor: Tensor, name: str, value: Any, change: Callable[[], Any]) -> None:
-        """Set an attribute (``grad``, ``data`` or ``requires_grad``) and note it."""
+        """Set an attribute (``grad``, ``data`` or ``requires_grad``) and record it."""
         if not self.is_here:
             change()
             return
@@ -294,7 +294,7 @@ class Recorder:
             if name == "grad":
                 event.grads = [number]
             else:
-                self.names.add(tensor)  # it may have another storage now
+                self.names.add(tensor)  # its storage may be another one now
                 event.writes = [number]
                 self._histories[tensor] = tensor.grad_fn is not None
             self.events.append(event)
@@ -305,7 +305,7 @@ class Recorder:
         """The statement that sets an attribute.
 
         Raises:
-            Opaque: it cannot be written down.
+            Opaque: it has no source text.
         """
         frames = list(self._own_frames())
         source = self._line(frames)
@@ -318,10 +318,11 @@ class Recorder:
     # values --------------------------------------------------------------------------------------------------------------
 
     def _meet(self, tensors: Sequence[Tensor], frames: list[FrameType], source: list[object] | None) -> None:
-        """Number the tensors that an event uses. What no event has made becomes an input, a view of a known storage or a gradient.
+        """Number the tensors used by an event. One not created by an event becomes an input, a view of a known storage
+        or a gradient.
 
         Raises:
-            Opaque: the program cannot have such a tensor.
+            Opaque: the program cannot represent such a tensor.
         """
         for tensor in tensors:
             if type(tensor) not in PLAIN:
@@ -339,7 +340,7 @@ class Recorder:
         try:
             self._meet_as_new(tensor, frames, source)
         except BaseException:
-            # Nothing makes it; the next event that uses it meets it anew.
+            # No event creates it; the next event that uses it numbers it anew.
             if (number := self.names.number(tensor)) is not None and number >= known:
                 self.names.forget(tensor)
                 self.inputs.forget(number)
@@ -395,7 +396,7 @@ class Recorder:
         return number
 
     def _target(self, made: Any) -> str:
-        """What a result is bound to; empty if no part of it is a tensor."""
+        """The target of a result's assignment; empty if no part of it is a tensor."""
         if isinstance(made, Tensor):
             return mark(self._number(made))
         if isinstance(made, (tuple, list)) and any(isinstance(value, Tensor) for value in flat(made)):
@@ -407,7 +408,7 @@ class Recorder:
     # gradients, generators, switches -------------------------------------------------------------------------------------
 
     def _gradients(self) -> dict[int, tuple[int, int]]:
-        """For each known leaf that has a gradient: which object that is, and its version."""
+        """For each known leaf with a gradient: the identity and the version of the gradient."""
         found = {}
         for tensor, number in self.names.living():
             if tensor.is_leaf and tensor.requires_grad and (grad := tensor.grad) is not None:
@@ -428,7 +429,7 @@ class Recorder:
 
     def _generator(self, generator: torch.Generator) -> int:
         if id(generator) not in self._generators:
-            self._kept.append(generator)  # so that no other one gets its address
+            self._kept.append(generator)  # so that its address is not reused
             number = self._generators[id(generator)] = self.names.reserve("generator")
             code = f'{mark(number)} = torch.Generator("{generator.device}")'
             self.events.append(Event(code, kind=STATE, makes=[number]))
@@ -441,7 +442,7 @@ class Recorder:
     def _note_draws(
         self, event: Event, generators: list[tuple[int, torch.Generator, Tensor]], source: list[object] | None
     ) -> None:
-        """Note that an event has drawn, and how its generator got to be as it was, where no event before has left it so."""
+        """Record that an event has drawn, and how to restore its generator's state, unless an earlier event left it so."""
         for number, generator, before in generators:
             if torch.equal(generator.get_state(), before):
                 continue
@@ -467,7 +468,7 @@ class Recorder:
     # places and bounds ---------------------------------------------------------------------------------------------------
 
     def _own_frames(self) -> Iterator[FrameType]:
-        """The frames of the script's own functions, innermost first; inside of a compiled region those around it."""
+        """The frames of the script's own functions, innermost first; inside a compiled region those around it."""
         if self._callers is not None:
             yield from self._callers
             return
@@ -489,7 +490,7 @@ class Recorder:
         return [self._places[path].name, number, linecache.getline(path, number).strip()[:300]]
 
     def _bound(self) -> None:
-        """Stop where a limit is reached."""
+        """Stop at a limit."""
         limits = self._limits
         if len(self.events) >= limits.events:
             self.cut = f"{limits.events:,} events"
@@ -502,7 +503,9 @@ class Recorder:
 
 
 def _unknown_history(tensor: Tensor) -> str:
-    """What is not noted of a tensor whose history no event has made, such as the backward of an ``autograd.Function``."""
+    """What is unrecorded about a tensor whose history no event created, such as the backward of an
+    ``autograd.Function``.
+    """
     history: Any = tensor.grad_fn
     name = history.name() if hasattr(history, "name") else type(history).__name__
     return f"how gradients flow through {name}"

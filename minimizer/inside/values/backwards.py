@@ -1,4 +1,4 @@
-"""Where each backward of a process passes, whatever call asks for it: autograd's engine, as Python starts it."""
+"""Intercepts each backward of a process, whichever call requests it, at Python's entry to autograd's engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ Run = Callable[..., Any]
 
 
 def around_backwards(wrap: Callable[[Run], Run]) -> None:
-    """Replace what starts autograd's engine, for the rest of this process. ``wrap``: makes the replacement of each such function."""
+    """Replace the functions that start autograd's engine, for the rest of this process. ``wrap``: makes each
+    replacement.
+    """
     for module in (torch.autograd, torch.autograd.graph):
         original = getattr(module, "_engine_run_backward", None)
         if original is not None:

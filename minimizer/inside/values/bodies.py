@@ -12,7 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 ENTERED = frozenset(["cond", "invoke_subgraph", "map_impl", "scan", "while_loop"])
 """Operators that call their bodies on plain tensors. Others, such as flex_attention, do so under a transform or compute directly."""
 DIRECT = frozenset(["flex_attention", "flex_attention_backward"])
-"""Operators that compute directly, and in double precision where their operands are (``torch/_higher_order_ops/flex_attention.py``)."""
+"""Operators that compute directly, and in double precision on such operands
+(``torch/_higher_order_ops/flex_attention.py``).
+"""
 RETURNED = frozenset(["cond", "invoke_subgraph"])
 """Operators among `ENTERED` whose results are exactly what a body returned."""
 
@@ -25,7 +27,7 @@ def nodes_of(module: fx.GraphModule) -> Iterator[fx.Node]:
 
 
 def is_entered(func: HigherOrderOperator) -> bool:
-    """Whether `call` lets the mode see everything that the operator computes."""
+    """Whether `call` lets the mode see the operator's whole computation."""
     return func.name() in ENTERED
 
 

@@ -21,10 +21,11 @@ WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA = "wrong_output", "wrong_gradient",
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that a caller sees differently.
+    """One difference visible to the caller.
 
-    ``required_atol`` is the smallest atol that would pass with the dtype's rtol, ``required_rtol`` the smallest rtol that would
-    pass with the dtype's atol; infinite if none would. ``index`` is the index of the first mismatched element.
+    ``required_atol`` is the smallest atol that would pass with the dtype's rtol, ``required_rtol`` the smallest rtol
+    that would pass with the dtype's atol; infinite if none would. ``index`` is the index of the first mismatched
+    element.
     """
 
     where: str
@@ -40,7 +41,7 @@ class Difference:
     required_rtol: float | None = None
     index: tuple[int, ...] | None = None
     rtol: float | None = None
-    """The relative tolerance beside which `required_atol` stands, of a fault that ``assert_close`` would let pass."""
+    """The relative tolerance that goes with `required_atol`, for a fault that ``assert_close`` would pass."""
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}: expected {self.expected}, got {self.actual}"
@@ -77,7 +78,9 @@ class Pair:
 
     @property
     def comparable(self) -> bool:
-        """Whether elements can be compared, if need be by broadcasting; then a wrong shape is a metadata fault, else a wrong output."""
+        """Whether elements can be compared, perhaps by broadcasting; then a wrong shape is a metadata fault, else a
+        wrong output.
+        """
         try:
             shape = torch.broadcast_shapes(self.expected.shape, self.actual.shape)
         except RuntimeError:
@@ -177,10 +180,10 @@ class _Walker:
 
 
 def _container(value: Any) -> str | None:
-    """The kind of container a value is; None for a leaf.
+    """The type of container of a value; None for a leaf.
 
-    Subclasses that torch.compile hands back as their plain base (FX's immutable lists, ``torch.Size``, ``torch.return_types``)
-    count as that base.
+    Subclasses that torch.compile returns as their plain base (FX's immutable lists, ``torch.Size``,
+    ``torch.return_types``) count as that base.
     """
     if isinstance(value, tuple):
         return type(value).__qualname__ if hasattr(value, "_fields") else "tuple"

@@ -1,7 +1,8 @@
-"""Detects CUDA graphs: their capture by the script itself, as inference servers do with compiled models, and memory of theirs.
+"""Detects CUDA graphs: their capture by the script itself, as in inference servers with compiled models, and their
+memory.
 
-A capture records all kernel launches and forbids synchronisation: a comparison would become part of the script's CUDA graph, or
-abort the script.
+A capture records all kernel launches and forbids synchronisation: a comparison would become part of the script's CUDA
+graph, or abort the script.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from torch import Tensor
 
 WHY_CAPTURED = "was made while the script captured a CUDA graph, where nothing else may run"
 DEFAULT_POOL = (0, 0)
-"""The pool of memory that no CUDA graph has; see ``torch.cuda.memory_snapshot``."""
+"""The memory pool of no CUDA graph; see ``torch.cuda.memory_snapshot``."""
 
 
 def is_capturing() -> bool:
@@ -20,7 +21,7 @@ def is_capturing() -> bool:
 
 
 def is_of_cuda_graphs(tensor: Tensor) -> bool:
-    """Whether the memory of a tensor lies in a pool of CUDA graphs, or cannot be told from such; does not initialise CUDA."""
+    """Whether a tensor's memory is in a pool of CUDA graphs, or may be; does not initialise CUDA."""
     if not torch.cuda.is_initialized():
         return False
     address = tensor.data_ptr()

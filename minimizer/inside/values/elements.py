@@ -19,9 +19,9 @@ PIECE = 1 << 22
 class Tolerance:
     """``|actual - expected| <= atol + rtol * |expected|``
 
-    ``least``: where it is given, `atol` is a bound only: elements are judged relative to the largest one of their order of
-    magnitude, ``atol = min(atol, max(rtol * largest, least))``, so that small gradients and updates are not hidden by what is small
-    beside 1. It is the smallest error that the format has.
+    ``least``: if given, `atol` is only a bound. Elements are then judged relative to the largest one of their order of
+    magnitude, ``atol = min(atol, max(rtol * largest, least))``, so that a bound made for values near 1 does not hide
+    errors in small gradients and updates. ``least`` is the smallest error of the format.
     """
 
     rtol: float
@@ -58,7 +58,9 @@ def default_tolerance(*dtypes: torch.dtype) -> Tolerance:
 
 
 def _least_error(dtype: torch.dtype) -> float:
-    """What a correct result may be off however small it is: a few subnormals, or all of them where vector units flush them."""
+    """The error that a correct result may have at any magnitude: a few subnormals, or all of them where vector units
+    flush them.
+    """
     if not (dtype.is_floating_point or dtype.is_complex):
         return 0.0
     limits = torch.finfo(dtype)

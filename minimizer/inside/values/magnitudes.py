@@ -1,7 +1,8 @@
-"""Groups of the elements of a result by their order of magnitude, each of which is judged as if it were the whole result.
+"""Groups the elements of a result by order of magnitude; each group is judged as if it were the whole result.
 
-An additive mask of -1e9 is rounded to 64. As a bound on the error of scores of about 1 beside it, that would excuse anything. A
-continuous distribution of values, however wide, is one group, since small values in it may be what large ones have cancelled to.
+An additive mask of -1e9 is rounded to 64. As a bound on the error of scores of about 1 next to it, that would excuse
+anything. A continuous distribution of values, however wide, is one group, since its small values may result from
+cancellation of large ones.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import torch
 from torch import Tensor
 
 GAP = 10
-"""Binary orders of magnitude without any element that part two groups."""
+"""Empty binary orders of magnitude that separate two groups."""
 LEAST = 16
-"""Fewest elements of a group below another. Fewer are judged together with the next larger ones, whose errors are more of a measure."""
+"""Fewest elements of a group below another. Fewer are judged together with the next larger ones, whose errors are more
+representative.
+"""
 
 
 def magnitudes(reference: Tensor) -> Sequence[Tensor | EllipsisType]:
-    """Masks of the groups, from the smallest values to the largest; of the only one an ellipsis. Each element is in one of them.
+    """Masks of the groups, from the smallest values to the largest; an ellipsis for a single one. They partition the
+    elements.
 
-    Zeros and what is not finite are in the first.
+    Zeros and non-finite values are in the first.
 
     Args:
         reference: in double precision.

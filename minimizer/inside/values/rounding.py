@@ -30,7 +30,7 @@ EXACT = frozenset(
     ]
 )  # fmt: skip
 
-# Jumps with a floating result: a last bit of the operand can change it by a whole step.
+# Jumps with a floating-point result: a last bit of the operand can change it by a whole step.
 JUMPING = frozenset(
     [
         "ceil",
@@ -87,7 +87,10 @@ SOFTMAXES = frozenset(["logsumexp", "_softmax", "_log_softmax", "_safe_softmax"]
 _NOT_LINEAR = SOFTMAXES | frozenset(
     ["prod", "cumprod", "logcumsumexp", "_softmax_backward_data", "_log_softmax_backward_data"]
 )
-"""Reductions that are not linear in their terms: a term may be moved by one rounding only, since the function of it multiplies the error."""
+"""Reductions that are not linear in their terms.
+
+A term may be moved by one rounding only, since the function applied to it multiplies the error.
+"""
 _LINEAR = frozenset(
     [
         "sum",
@@ -122,7 +125,7 @@ _LINEAR = frozenset(
 )
 _REDUCTIONS = _LINEAR | NORMALIZATIONS | _NOT_LINEAR
 _ALONG_A_DIMENSION = (_NOT_LINEAR - {"prod", "logsumexp"}) | {"cumsum"}
-"""Operators whose every result depends on a whole row, with as many results as operand elements."""
+"""Operators whose results each depend on a whole row, with as many results as operand elements."""
 _BY_INDEX = frozenset(["index_add", "scatter_add", "scatter_reduce", "embedding_dense_backward"])
 _NORMALIZATIONS_BACKWARD = frozenset(
     ["native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward"]
@@ -132,7 +135,7 @@ _ATTENTION = "_scaled_dot_product"
 
 # Random operators whose numbers can be drawn once and fed to a run in another precision.
 NATIVE_DROPOUT = "native_dropout"
-"""The dropout of CUDA, which returns the mask that it draws beside what it computes with it."""
+"""CUDA's dropout, which also returns the mask that it draws."""
 DRAWN_ONCE = frozenset(
     [
         "rand",
@@ -223,7 +226,10 @@ def written_operands(func: Any, args: Any, kwargs: Any) -> Iterator[Tensor]:
 
 
 def updated_operands(func: Any, args: Any, kwargs: Any) -> Iterator[Tensor]:
-    """The operands that an operator writes to: `written_operands`, and running statistics, which batch norms update without declaring it."""
+    """The operands that an operator writes to.
+
+    `written_operands`, and running statistics, which batch norms update without declaring it.
+    """
     yield from written_operands(func, args, kwargs)
     for position, argument in enumerate(func._schema.arguments):
         if argument.name in RUNNING_STATISTICS:

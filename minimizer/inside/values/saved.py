@@ -13,9 +13,9 @@ from .snapshot import has_plain_storage
 
 @contextmanager
 def saved_bytes() -> Iterator[Mapping[StorageWeakRef, int]]:
-    """Inside, the sizes of all storages that autograd saves in this thread are noted; tensors of other kinds do not count.
+    """Record the sizes of all storages that autograd saves in this thread inside; other types of tensors do not count.
 
-    By references that do not keep the memory: an address would be that of another storage once it is free.
+    Keyed by weak references, since a freed address would be reused by another storage.
     """
     saved: dict[StorageWeakRef, int] = {}
 

@@ -16,7 +16,7 @@ _functorch: Any = torch._C._functorch
 
 @contextlib.contextmanager
 def left_again() -> Iterator[None]:
-    """Leave, after the body, all transform levels that it entered and did not leave."""
+    """Leave, on exit, all transform levels that were entered inside and not left."""
     depth, was_dual = _functorch.get_dynamic_layer_stack_depth(), _is_in_dual_level()
     forward = torch._C._is_fwd_grad_enabled()
     try:

@@ -1,7 +1,7 @@
-"""How a view lies in its base: the operations, in public words, that make such a view of it.
+"""Describes a view by public operations that derive it from its base.
 
-Autograd knows that one tensor is a view of another (``_base``), and AOTAutograd treats two inputs that share memory otherwise where it
-does. It does not know by which operations: `steps` finds some that give the same sizes, strides and offset.
+Autograd knows that one tensor is a view of another (``_base``), which changes how AOTAutograd treats two inputs that
+share memory. It does not know the operations: `steps` finds some with the same sizes, strides and offset.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from torch import Tensor
 
 
 class Step(NamedTuple):
-    """One operation on a tensor: ``operator.getitem`` or a method such as ``.permute``, and what it takes behind the tensor."""
+    """One operation on a tensor: ``operator.getitem`` or a method such as ``.permute``, and its arguments after the
+    tensor.
+    """
 
     target: str
     args: tuple[Any, ...]
 
 
 def base_of(view: Tensor) -> Tensor | None:
-    """The tensor of which autograd takes another for a view, if both see one memory in the same way; None for any other tensor."""
+    """The base of a view according to autograd, if both see the memory in the same way; None for other tensors."""
     with torch._C.DisableTorchFunctionSubclass():
         base: Tensor | None = view._base
         if base is None or base.is_nested or base.layout is not torch.strided or view.layout is not torch.strided:
@@ -32,7 +34,7 @@ def base_of(view: Tensor) -> Tensor | None:
 
 
 def steps(view: Tensor, base: Tensor) -> list[Step]:
-    """Operations that make a view of ``base`` as ``view`` is one: an index, a permutation, another shape; else ``as_strided``.
+    """Operations that derive ``view`` from ``base``: an index, a permutation, another shape; else ``as_strided``.
 
     ``base``: from `base_of`.
     """
@@ -46,7 +48,7 @@ def steps(view: Tensor, base: Tensor) -> list[Step]:
 
 
 def applied(found: Sequence[Step], base: Tensor) -> Tensor:
-    """The view that these operations make."""
+    """The result of these operations."""
     result = base
     for step in found:
         result = result[step.args[0]] if step.target == "operator.getitem" else _method(result, step)
@@ -67,7 +69,9 @@ def _geometry(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 
 
 def _indexed(view: Tensor, base: Tensor) -> list[Step]:
-    """An index, and a permutation of what is left; empty if there can be none. The caller sees whether they fit."""
+    """An index, and a permutation of the remaining dimensions; empty if there can be none. The caller checks whether
+    they fit.
+    """
     starts = _starts(int(view.storage_offset() - base.storage_offset()), base)
     sizes, strides = tuple(base.size()), tuple(base.stride())
     order: list[int] = []
@@ -82,7 +86,7 @@ def _indexed(view: Tensor, base: Tensor) -> list[Step]:
         index[dim] = _slice(starts[dim], size, stride // max(base.stride(dim), 1), base.size(dim))
     while len(index) > 1 and index[-1] == slice(None):
         index.pop()
-    # `x[:]` of all is a view like any other, but says nothing in front of a permutation.
+    # `x[:]` of everything is a view like any other, but redundant before a permutation.
     is_idle = index == [slice(None)] and order != sorted(order)
     found = (
         [Step("operator.getitem", (index[0] if len(index) == 1 else tuple(index),))] if index and not is_idle else []
@@ -94,7 +98,7 @@ def _indexed(view: Tensor, base: Tensor) -> list[Step]:
 
 
 def _starts(offset: int, base: Tensor) -> list[int]:
-    """The place in each dimension of the base that lies at an offset."""
+    """The index in each dimension of the base at an offset."""
     starts = [0] * base.dim()
     for dim in sorted(range(base.dim()), key=lambda dim: base.stride(dim), reverse=True):
         if base.size(dim) > 1 and base.stride(dim) > 0:
@@ -112,14 +116,14 @@ def _fits(size: int, stride: int, base: Tensor, dim: int, start: int) -> bool:
 
 
 def _slice(start: int, size: int, step: int, whole: int) -> slice:
-    """The slice of a dimension, open where it reaches the end."""
+    """The slice of a dimension, open if it reaches the end."""
     is_open = len(range(start, whole, max(step, 1))) == size
     stop = None if is_open else start + max(size - 1, 0) * step + bool(size)
     return slice(start or None, stop, step if step > 1 else None)
 
 
 def _reshaped(view: Tensor, base: Tensor) -> list[Step]:
-    """A run of the elements of a contiguous base in another shape; empty if it is no such run."""
+    """A contiguous range of elements of the base in another shape; empty if it is no such range."""
     if not (base.is_contiguous() and view.is_contiguous()):
         return []
     start, count = int(view.storage_offset() - base.storage_offset()), view.numel()
