@@ -1,4 +1,4 @@
-"""The events of a program that a failing check of the script's own reads: a fault elsewhere is another than the one that it shows."""
+"""Finds the events of a program that a failing check of the script's own reads; a fault elsewhere is another one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from minimizer.engine.survey.readings import located
 
 
 def read_by_check(program: OuterProgram, script: str, name: str, error: ExceptionInfo) -> frozenset[int]:
-    """The events that the values come from which a failing check reads; those of all values that the script reads, if it reads none itself.
+    """The events that produce the values read by a failing check; if it reads none, those of all values that the script
+    reads.
 
     Args:
         program: the calls around the graphs.
         script: the text of the script.
         name: the name of its file.
-        error: what the check raised.
+        error: the exception of the check.
     """
     for lines in (lines_of_check(script, name, error), None):
         found = behind_looks(program, lines)
@@ -27,7 +28,9 @@ def read_by_check(program: OuterProgram, script: str, name: str, error: Exceptio
 
 
 def lines_of_check(script: str, name: str, error: ExceptionInfo) -> set[tuple[str, int]]:
-    """The lines, with their file, on which a check reads what it compares: its own, and those of the conditions around a ``raise``."""
+    """The lines, with their file, on which a check reads its operands: its own, and those of the conditions around a
+    ``raise``.
+    """
     if error.source is None:
         return set()
     file, number, _ = error.source

@@ -1,7 +1,7 @@
-"""Flat scripts of some events of a program: the candidates for what stays of it.
+"""Flat scripts of some events of a program, the candidates of its slicing.
 
-An event stays for its effect (an anchor), or since one that stays reads a name that it makes. Inputs are ones: what raises around graphs
-seldom depends on values.
+An event stays for its effect (an anchor), or because a remaining event reads a name that it binds. Inputs are ones:
+what raises around graphs seldom depends on values.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ WEIGHT = "w"
 
 @dataclass(frozen=True)
 class Writable:
-    """A program whose inputs have short texts, and which of its events can be written with these."""
+    """A program whose inputs have short texts, and the events that can be written with them."""
 
     program: OuterProgram
     names: Mapping[str, str]
-    """New names for old ones: of graphs, and of inputs that require gradients."""
+    """New names by old ones: of graphs, and of inputs that require gradients."""
     needs: Sequence[frozenset[int]]
     can_be_written: frozenset[int]
 
     @staticmethod
     def of(program: OuterProgram) -> Writable:
-        """A program with what is asked of all its slices."""
+        """A program with the shared data of all its slices."""
         needs, missing = named_needs(program), {name for name, item in program.inputs.items() if not text_of(item)}
         written: set[int] = set()
         for index, event in enumerate(program.events):
@@ -53,7 +53,7 @@ class Writable:
 
 @dataclass(frozen=True)
 class Slice:
-    """The events up to ``target`` that these anchors and it need."""
+    """The events up to ``target`` that it and these anchors need."""
 
     source: Writable
     target: int
@@ -78,11 +78,11 @@ class Slice:
 
     @cached_property
     def script(self) -> Bundle:
-        """The script; each event's line is the user's that it comes from."""
+        """The script; each event's line maps to the user's."""
         return self._written[0]
 
     def event_at(self, line: int) -> int | None:
-        """The event in this line of the script."""
+        """The event at this line of the script."""
         return self._written[1].get(line)
 
     @cached_property
@@ -108,7 +108,7 @@ class Slice:
 
 
 def text_of(item: TracedInput) -> str | None:
-    """The short text of an input: ones where it holds floating numbers; None if it has none."""
+    """The short text of an input: ones if it is floating-point; None if it has none."""
     return item.alike or item.exact or item.drawn
 
 
@@ -155,7 +155,7 @@ def _short_names(program: OuterProgram) -> dict[str, str]:
 
 
 def _fixed_words(text: str) -> set[str]:
-    """The words of a text that stand for themselves: names of arguments, and what strings hold."""
+    """The words of a text that must stay: names of arguments, and contents of strings."""
     nodes = [*ast.walk(ast.parse(text))]
     strings = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     named = {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg}

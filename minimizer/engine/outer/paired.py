@@ -1,11 +1,12 @@
-"""Flat scripts that run a slice of a program twice, with the compiler and without, and compare the value at which the two part.
+"""Flat scripts that run a slice twice, with the compiler and without, and compare the value at which the two sides
+part.
 
 The program is written once, as a function of its graphs::
 
-    torch.testing.assert_close(run(torch.compile(f)), run(f))
+        torch.testing.assert_close(run(torch.compile(f)), run(f))
 
-`control` changes such a script so that it must pass: a difference that eager's own rounding can make, or that eager does not repeat,
-is no evidence against the compiler.
+`control` changes such a script so that it must pass: a difference that eager's own rounding can cause, or that eager
+does not reproduce, is no evidence against the compiler.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ SEED = "torch.manual_seed(0)"
 DRAWS = re.compile(r"\btorch\.rand")
 FLOATS = re.compile(r"torch\.(b?float16|float32|float64)")
 REDRAWN = 3
-"""Runs of a control with other roundings: one may miss a jump by luck."""
+"""Runs of a control with other roundings: a single one may miss a jump by luck."""
 MOST_CALLS = 12
-"""Calls of the longest guess: one for each line, and each is to be taken out again."""
+"""Most calls of a guess: one line each, to be removed one by one again."""
 REFUSED = "raise AssertionError('the script does not end with a comparison of two sides')\n"
 ANEW = """
 def compiled_anew(compiled):
@@ -89,10 +90,11 @@ class Rounded(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class Paired:
-    """A slice whose last event makes the value that differs.
+    """A slice whose last event creates the differing value.
 
-    ``value``: that value, as an expression. ``drawn``: whether inputs and draws are random numbers, and not ones. ``tolerance``: further
-    arguments of ``assert_close``. ``exact``: whether inputs have the script's own numbers where these have a short text.
+    ``value``: that value, as an expression. ``drawn``: whether inputs and draws are random numbers instead of ones.
+    ``tolerance``: further arguments of ``assert_close``. ``exact``: whether inputs have the script's own numbers if
+    these have a short text.
     """
 
     slice: Slice
@@ -110,7 +112,7 @@ class Paired:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def without(self, anchors: Sequence[int]) -> Paired:
-        """The same without these anchors, as far as no other event needs them."""
+        """The same without these anchors, except those that other events need."""
         return replace(self, slice=self.slice.without(anchors))
 
     @cached_property
@@ -129,10 +131,12 @@ class Paired:
 
 
 def calls_alone(source: Writable, event: int, value: str, tolerance: str, *, last: bool = False) -> str | None:
-    """The script of the calls of a graph up to one, each with random numbers of its own: the guess where only their number matters.
+    """A guess for failures that depend on the number of calls only: the calls of a graph up to one, each on its own
+    random numbers.
 
-    None where the event is the first such call, or none, or makes another ``value``, an input's numbers cannot be drawn, or there are too
-    many calls. ``last``: without the calls before, where the sides must not part: one call by itself is the graph level's.
+    None if the event is the first such call, no call, or creates another ``value``, if an input's numbers cannot be
+    drawn, and for too many calls. ``last``: without the earlier calls, where the sides must agree: a fault of a single
+    call belongs to the graph level.
     """
     program, graph = source.program, source.program.graph_of[event]
     calls = [index for index in range(event + 1) if program.graph_of[index] == graph]
@@ -150,10 +154,11 @@ def calls_alone(source: Writable, event: int, value: str, tolerance: str, *, las
 
 
 def backwards_alone(source: Writable, event: int, tolerance: str, *, last: bool = False) -> str | None:
-    """The script of the backwards up to one, each from the sum of a call of the graph: the guess where only their number matters.
+    """A guess for failures that depend on the number of backwards only: those up to one, each from the sum of a call of
+    the graph.
 
-    None where the event is the first backward, or none, several graphs are called, or an input's numbers cannot be drawn.
-    ``last``: as for `calls_alone`.
+    None if the event is the first backward, or none, if several graphs are called, or an input's numbers cannot be
+    drawn. ``last``: as for `calls_alone`.
     """
     program = source.program
     number = sum(one.kind == BACKWARD for one in program.events[: event + 1])
@@ -210,7 +215,7 @@ def _script(source: Writable, events: Sequence[int], body: Sequence[str], tolera
 
 
 def can_be_paired(slice_: Slice) -> bool:
-    """Whether both sides of a slice can draw the same numbers: a compiled graph that draws takes others than eager."""
+    """Whether both sides of a slice can draw the same numbers: a drawing compiled graph does not draw eager's."""
     program = slice_.source.program
     return not any(program.events[index].draws and program.events[index].kind == GRAPH for index in slice_.events)
 
@@ -218,9 +223,9 @@ def can_be_paired(slice_: Slice) -> bool:
 def control(text: str, *, of_sequence: bool = False) -> str:
     """A paired script changed so that it must pass: both sides in eager.
 
-    They must be equal to the bit, and within the script's own tolerance of one of which every rounding is redrawn. A script whose last
-    statement compares nothing is refused. ``of_sequence``: each call must also be right that is compiled anew: else a call is wrong by itself,
-    and not by those before it.
+    They must be equal to the bit, and within the script's own tolerance when every rounding of one is redrawn. A script
+    whose last statement compares nothing is refused. ``of_sequence``: each call must also be right when it is compiled
+    anew: else that call itself is wrong, independent of the earlier ones.
     """
     compiled = _check_of(ast.parse(text).body[-1:])
     tree = _Uncompiled().visit(ast.parse(text))
@@ -242,14 +247,14 @@ def control(text: str, *, of_sequence: bool = False) -> str:
 
 
 def _check_of(last: Sequence[ast.stmt]) -> ast.Call | None:
-    """The comparison that is the last statement of a script; None of a script that ends otherwise."""
+    """The comparison in the last statement of a script; None if there is none."""
     call = last[0].value if last and isinstance(last[0], ast.Expr) else None
     is_check = isinstance(call, ast.Call) and ast.unparse(call.func) == CHECK and len(call.args) == 2
     return call if isinstance(call, ast.Call) and is_check else None
 
 
 class _CompiledAnew(ast.NodeTransformer):
-    """Puts a function that compiles anew in each call in place of ``torch.compile(...)``."""
+    """Replaces ``torch.compile(...)`` by a function that compiles anew in each call."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -258,7 +263,7 @@ class _CompiledAnew(ast.NodeTransformer):
 
 
 class _Uncompiled(ast.NodeTransformer):
-    """Puts a function in place of ``torch.compile`` of it."""
+    """Replaces ``torch.compile`` of a function by the function."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

@@ -1,4 +1,4 @@
-"""Looks for the events of a script's program that make the value at which eager and compiled part, and for the fewest that do."""
+"""Searches for the fewest events of a script's program that produce the value at which eager and compiled part."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ from minimizer.report.model import AlsoSeen, HistoryStep
 from minimizer.vocabulary import Kind
 
 TOLERANCES = ("rtol=0.01, atol=0.01", "")
-"""Of the comparison, the widest first: what lies beyond it is the least like rounding, also when more events carry it on."""
+"""Tolerances of the comparison, the widest first: a difference beyond it is least like rounding, even when more events
+propagate it.
+"""
 
 
 @dataclass(frozen=True)
 class Parted:
     """A script in which the two sides part as in the user's.
 
-    ``events``: its size. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``. ``cured``: what
-    changes the script, and what is made of it, so that it must pass. ``also_seen``: other wrong events of the program.
+    ``events``: its size. ``trials``, ``seconds``: the cost of the search, with the steps of ``history``. ``cured``:
+    edits the script, and scripts derived from it, so that they must pass. ``also_seen``: other wrong events of the
+    program.
     """
 
     script: str
@@ -46,8 +49,8 @@ class Parted:
 def smallest_parting(
     program: OuterProgram, parting: Parting, rerun: Rerun, *, jobs: int, watch: Callable[[], None]
 ) -> Parted | None:
-    """The smallest script of events that parts where the program does, by the same sort of difference; None if none does with inputs of short
-    text.
+    """The smallest script of events that parts like the program, by the same type of difference; None without one of
+    short inputs.
 
     Sets the ``target`` of ``rerun``, and its backend to the cheapest on which the script parts.
     """
@@ -92,7 +95,9 @@ def smallest_parting(
 
 
 def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
-    """Scripts that may part there, those with random numbers and of fewer events first; where zeros decide, those with the script's own."""
+    """Scripts that may part there, random numbers and fewer events first; if zeros decide, the script's own numbers
+    first.
+    """
     start = Slice(source, parting.event, frozenset())
     kept = _returned_by(source.program, parting)
     forms = [(True, False), (False, False)]
@@ -106,7 +111,7 @@ def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
 
 
 def told(program: OuterProgram, parting: Parting) -> str:
-    """Where the sides part, in words: the call of a graph or the backward, and what goes before, or what it writes over."""
+    """The place of the parting, in words: the graph call or backward, and what precedes it, or what it overwrites."""
     if parting.zeros_of is not None:
         return f"{_place(program, parting.zeros_of)}, whose zeros have another sign, which {parting.value} depends on"
     place = _place(program, parting.event)
@@ -125,7 +130,7 @@ def _place(program: OuterProgram, event: int) -> str:
 
 
 def _returned_by(program: OuterProgram, parting: Parting) -> frozenset[int]:
-    """The event that has made the value which another one writes over; none where values part in another way."""
+    """The event that created the value overwritten by another one; none for other types of parting."""
     makers = (index for index, event in enumerate(program.events) if parting.value in event.makes)
     return frozenset([*makers][:1] if parting.overwrites else ())
 
@@ -136,7 +141,7 @@ def _without_anchors(problem: Problem[Paired]) -> None:
 
 
 def _begins(text: str, parting: Parting, rerun: Rerun) -> bool:
-    """Whether both sides of a script part on its own backend as the program does; it sets the target of ``rerun`` if they do."""
+    """Whether both sides of a script part on its own backend like the program; if so, sets the target of ``rerun``."""
     target, _ = rerun.failure(text)
     if target is None or not fails_alike(parting, target):
         return False
@@ -145,14 +150,15 @@ def _begins(text: str, parting: Parting, rerun: Rerun) -> bool:
 
 
 def _parts(text: str, rerun: Rerun) -> bool:
-    """Whether both sides part on the backend of ``rerun``, and no rounding explains it."""
+    """Whether both sides part on the backend of ``rerun``, and rounding does not explain it."""
     return bool(rerun.check([Script.parse(text)])[0]) and _is_cured(text, rerun)
 
 
 def _cure_of(text: str, rerun: Rerun) -> Callable[[str], str]:
-    """What changes a script so that it must pass: each call compiled anew as well, if that cures it.
+    """The edit that must make a script pass: including a recompilation for each call, if that cures it.
 
-    A text that is reduced further then stays one of a sequence: it does not come to a backend that is wrong in each call.
+    Then the further reduced text remains a failure of a sequence, and does not drift to a backend that is wrong in each
+    call.
     """
     of_sequence = partial(control, of_sequence=True)
     return of_sequence if _is_cured(text, rerun, of_sequence) else control
@@ -164,10 +170,10 @@ def _is_cured(text: str, rerun: Rerun, cured: Callable[[str], str] = control) ->
 
 
 def fails_alike(parting: Parting, signature: Signature) -> bool:
-    """Whether a script ends with a comparison that fails by the sort of difference at which the program parts.
+    """Whether a script ends in a comparison that fails by the same type of difference as the program.
 
-    Other inputs may show another fault of the same code: NaN where the program's values are finite and wrong, or the other way round. What
-    reads the sign of a zero makes either of it.
+    Other inputs may show another fault of the same code: NaN where the program's values are finite and wrong, or vice
+    versa. Reading the sign of a zero can cause either.
     """
     what = ABSENT if parting.sort == ABSENT else ASSERT_CLOSE
     is_value = parting.sort in ("value", ABSENT, *NONFINITE)

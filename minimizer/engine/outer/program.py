@@ -1,4 +1,6 @@
-"""A flat program: the calls of torch around compiled graphs, one statement each, with what each reads, makes and changes."""
+"""A flat program: the calls of torch around compiled graphs, one statement each, with what each reads, creates and
+changes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from minimizer.errors import ChildFailed
 
 CONTEXT = re.compile(r'torch\.(no_grad|inference_mode)\(\)|torch\.autocast\("[a-z]+", dtype=torch\.\w+\)')
 GRAD = ".grad"
-"""What follows the name of a leaf in that of its gradient."""
+"""Suffix of a leaf's name in the name of its gradient."""
 GRAPH, BACKWARD, STATE = "graph", "backward", "state"
 
 
@@ -44,14 +46,16 @@ class Event:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """What it makes or changes, as expressions."""
+        """The values that it creates or changes, as expressions."""
         grads = (name + GRAD for name in self.grads)
         return tuple(dict.fromkeys((*self.makes, *self.writes, *grads)))
 
 
 @dataclass(frozen=True)
 class OuterProgram:
-    """The events of a script, the inputs that they start from, and the graphs that they call, by the names of their functions."""
+    """The events of a script, the inputs that they start from, and the graphs that they call, by the names of their
+    functions.
+    """
 
     inputs: Mapping[str, TracedInput]
     events: Sequence[Event]
@@ -65,7 +69,7 @@ class OuterProgram:
     looks: Sequence[TracedLook] = ()
     """The places at which the script reads values, in order."""
     inline: frozenset[str] = frozenset()
-    """The graphs whose backend is an object that the script gives no name."""
+    """The graphs whose backend is an object that the script does not name."""
 
     @cached_property
     def graph_of(self) -> Sequence[str | None]:
@@ -81,10 +85,10 @@ class OuterProgram:
 
 
 def parse(traced: Traced) -> OuterProgram:
-    """Check what a child sent, and read its statements.
+    """Check the trace sent by a child, and parse its statements.
 
     Raises:
-        ChildFailed: a statement is none, or a graph is malformed.
+        ChildFailed: a statement is malformed, or a graph.
         GraphTooLarge: a graph has too many nodes.
     """
     graphs = {f"graph_{index}": parse_program(graph) for index, graph in enumerate(traced.graphs) if graph is not None}
@@ -111,9 +115,9 @@ def parse(traced: Traced) -> OuterProgram:
 
 
 def _with_values(events: list[Event], traced: Traced) -> tuple[list[Event], str]:
-    """The events before the first one that reads a value which nothing gives, and where the program is cut.
+    """The events before the first one that reads a missing value, and where the program is cut.
 
-    Values of inputs are missing where they take too much memory, and those of events that were left out.
+    Values are missing for inputs that take too much memory, and for events that were left out.
     """
     known = {item.name for item in traced.inputs if item.exact is not None or item.stored}
     for index, event in enumerate(events):

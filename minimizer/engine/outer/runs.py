@@ -26,15 +26,17 @@ from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.inside.questions import SidesRequest, Step, TraceRequest
 
 MOST_EVENTS = 20_000
-"""Events of the longest program: a script is a straight line of them, and thousands of steps of training say nothing that some do not."""
+"""Most events of a program: a script is a straight line of them, and thousands of training steps show nothing beyond a
+few.
+"""
 MOST_BYTES = 256 << 20
-"""Bytes of inputs that a trace keeps: the weights of a model, most of all."""
+"""Bytes of inputs that a trace keeps: mostly the weights of a model."""
 IMPORTS = (
     "import contextlib\nimport functools\nimport math\nimport operator\nimport torch\nimport torch.nn.functional as F\n"
 )
 
 EVENT, COMPILED = "event", "compiled"
-"""Words of the child's phases: the event that it is at, and the side that runs."""
+"""Words of the child's phases: the current event, and the running side."""
 SIDES = {COMPILED: "in compiled code", "compare": "in our comparison"}
 
 NAMELESS = (
@@ -46,9 +48,9 @@ CUDA_GRAPHS = {"reduce-overhead", "max-autotune"}
 
 @dataclass(frozen=True)
 class Tracing:
-    """A trace that was run: how the script ended, and its program; None where there is none. ``file``: values of inputs.
+    """A completed trace: how the script ended, and its program; None without one. ``file``: values of inputs.
 
-    ``why_not``: why there is none, where that is not how the script ended.
+    ``why_not``: why there is none, if not because of how the script ended.
     """
 
     outcome: Outcome
@@ -61,7 +63,7 @@ def trace(executor: Executor, script: Path, args: Sequence[str], *, timeout: flo
     """Trace a script in the child.
 
     Raises:
-        ChildFailed: what it sent is malformed.
+        ChildFailed: the trace is malformed.
         GraphTooLarge: a graph has too many nodes.
     """
     file = executor.place.folder("trace") / "inputs.pt"
@@ -89,7 +91,8 @@ def trace(executor: Executor, script: Path, args: Sequence[str], *, timeout: flo
 def side_by_side(
     executor: Executor, program: OuterProgram, file: Path, *, timeout: float, checked: Set[int] = frozenset()
 ) -> Outcome:
-    """Run a program side by side in the child; where its ``sides`` are missing, `sides_of` tells the event from the ``phase``.
+    """Run a program side by side in the child; if its ``sides`` are missing, `sides_of` derives the event from the
+    ``phase``.
 
     ``checked``: the events that a failing check of the script's reads.
     """
@@ -129,7 +132,7 @@ def side_by_side(
 def compared(
     executor: Executor, program: OuterProgram, file: Path, timeout: float, checked: Set[int] = frozenset()
 ) -> tuple[Sides | None, str]:
-    """Where the sides of a program part; or why it could not be compared, which does not take the program away.
+    """Where the sides of a program part, or why it could not be compared; the program is kept in any case.
 
     ``checked``: as for `side_by_side`.
     """
@@ -154,10 +157,11 @@ def compared(
 
 
 def sides_of(outcome: Outcome, events: int, calls: Set[int] | None = None) -> Sides | None:
-    """Where the two part, of this many events; None where the program could not be run. ``calls``: the events that call graphs, if known.
+    """Where the two sides part among this many events; None if the program could not be run. ``calls``: the graph
+    calls, if known.
 
-    Where the process did not live to say so, it is the compiled side's death that parts them, and no other: not one of eager, of our own
-    comparison or by the machine, and no end for want of time.
+    If the process died first, only a death of the compiled side counts as a parting: not one of eager, of our own
+    comparison or by the machine, and no timeout.
 
     Raises:
         ChildFailed: it names an event that the program does not have.
@@ -178,7 +182,7 @@ def sides_of(outcome: Outcome, events: int, calls: Set[int] | None = None) -> Si
 
 
 def _bounded(sides: Sides, events: int, calls: Set[int] | None) -> Sides:
-    """What a child sent, if the program has the events that it names.
+    """The child's answer, if the program has the events that it names.
 
     Raises:
         ChildFailed: it does not.

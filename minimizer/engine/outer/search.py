@@ -1,4 +1,6 @@
-"""Looks for the events of a script's program that raise like the script: the event that raises first, then those that it needs."""
+"""Searches for the events of a program that raise like the script: first the raising event, then the events that it
+needs.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,15 @@ from minimizer.engine.user_script.bundle import Bundle
 from minimizer.report.model import HistoryStep
 
 CHEAP = "aot_eager"
-"""The backend on which slices are tried, if the whole program fails there as well: it compiles no kernel."""
+"""The backend for trials of slices, if the whole program fails there as well: it compiles no kernel."""
 
 
 @dataclass(frozen=True)
 class Found:
     """A flat script that fails like the user's.
 
-    ``events``: those of the program that it was made of. ``trials``, ``seconds``: what it took to find them, with the steps of ``history``.
-    ``guessed``: whether the operators in its graphs are none of the script's.
+    ``events``: those of the program it was made from. ``trials``, ``seconds``: the cost of the search, with the steps
+    of ``history``. ``guessed``: whether the operators in its graphs are not the script's.
     """
 
     script: Bundle
@@ -37,9 +39,10 @@ class Found:
 
 
 def smallest(program: OuterProgram, rerun: Rerun, script: str, *, jobs: int, watch: Callable[[], None]) -> Found | None:
-    """The smallest script of events that fails like the ``target`` of ``rerun`` on the script's own backend; None if the whole does not.
+    """The smallest script of events that fails like the ``target`` of ``rerun`` on the script's own backend; None if
+    the whole does not.
 
-    ``script``: the name of the file that texts are run as.
+    ``script``: the file name under which texts are run.
     """
     source = Writable.of(program)
     if not source.can_be_written:

@@ -1,7 +1,7 @@
-"""Guesses the shortest script of a slice: the same calls of graphs and the same backwards, in order, around the smallest graph.
+"""Guesses the shortest script of a slice: the same graph calls and backwards, in order, around the smallest graph.
 
-Much that raises around graphs is a matter of which calls follow each other, and not of what is in them. A guess is worth a trial: it saves
-those that take bodies, losses and shapes apart one by one.
+Many failures around graphs depend on the order of calls, and not on the graphs' content. A guess is worth a trial: it
+saves those that take bodies, losses and shapes apart one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minimizer.engine.user_script.bundle import Bundle
 from minimizer.report.culprit import Line
 
 BODIES = ("w.sin()", "(w @ w).exp() @ w")
-"""A body that keeps nothing for its backward but its input, and one that keeps a value of its own, which no output is."""
+"""A body that saves only its input for backward, and one that also saves an intermediate that is no output."""
 START = ["import torch", "w = torch.ones(2, 2, requires_grad=True)"]
 GRAD = "torch.autograd.grad"
 
@@ -34,7 +34,7 @@ def skeletons(slice_: Slice) -> Iterator[Bundle]:
 
 
 def _written(slice_: Slice, functions: Mapping[str, str], body: str) -> Bundle | None:
-    """The script; None where an event is not of the form that a guess can be made of."""
+    """The script; None if an event has a form that the guess cannot express."""
     program = slice_.source.program
     options = {function: compile_options(program.graphs[graph]) for graph, function in functions.items()}
     lines = [
@@ -47,7 +47,7 @@ def _written(slice_: Slice, functions: Mapping[str, str], body: str) -> Bundle |
     sources: dict[int, Line] = {}
     runs = 0
     results: dict[int, int] = {}
-    """For each event, the number of the last call of a graph, or backward, that it comes from."""
+    """For each event, the number of the last graph call, or backward, that it derives from."""
     made: dict[str, int] = {}
     for index in slice_.events:
         event, graph = program.events[index], program.graph_of[index]
@@ -75,7 +75,7 @@ def _written(slice_: Slice, functions: Mapping[str, str], body: str) -> Bundle |
 
 
 def _backward(event: Event, base: str | None, name: str) -> str | None:
-    """A backward of the same form from the sum of a result, with what it sets by constants; None for one of another form."""
+    """A backward of the same form from the sum of a result, with constant settings; None for another form."""
     statement = ast.parse(event.code).body[0]
     call = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
     if base is None or not isinstance(call, ast.Call):

@@ -1,7 +1,7 @@
-"""What the events of a flat program need: the backward slice of a value follows from that.
+"""Dependencies between the events of a flat program, and the backward slice of a value.
 
-A value comes from the event that makes it and from those that change its storage in place, under any name; a gradient from the backwards
-since it was last set. (M. Weiser, Program Slicing, 1981, for straight-line code.)
+A value depends on the event that creates it and on those that change its storage in place, under any name; a gradient
+on the backwards since it was last set. (M. Weiser, Program Slicing, 1981, for straight-line code.)
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence, Set
 from minimizer.engine.outer.program import BACKWARD, GRAD, GRAPH, Event, OuterProgram
 
 MOST_ALIVE = 16
-"""Storages whose results are watched at one event, the latest ones, and results of one of them: each is copied."""
+"""Most storages whose results are watched at one event (the latest), one result of each: every one is copied."""
 FILLS = re.compile(r"^(?:\w+ = )?(\w+)(?:\[(?::|\.\.\.)\] = |\.(?:copy_|fill_|zero_|set_)\()")
-"""Statements that write a whole tensor without a look at what it holds."""
+"""Matches statements that overwrite a whole tensor without reading it."""
 OF_SHAPE = re.compile(
     r"\btorch\.\w+_like\((\w+)\b(?!\.)|\b(\w+)\.new_\w+\(|\.(?:view|expand|reshape|type|resize)_as_?\((?:other=)?(\w+)\)"
 )
@@ -22,24 +22,24 @@ OF_SHAPE = re.compile(
 ROOTS = re.compile(
     r"(?:^|= )(?:torch\.autograd\.(?:backward|grad)\((?:\w+=)?(\w+|[\[(][^\[\]()]*[\])])|(\w+)\.backward\()"
 )
-"""Backwards, with what they begin at, whose values they do not read."""
+"""Matches backwards and their roots, whose values they do not read."""
 
 
 def named_needs(program: OuterProgram) -> list[frozenset[int]]:
-    """The earlier events that give each event its names: it can run without all others, though on other values."""
+    """The earlier events that bind each event's names: it can run without all others, though on other values."""
     needs: list[frozenset[int]] = []
     made: dict[str, int] = {}
     for index, event in enumerate(program.events):
         needs.append(frozenset(made[name] for name in event.reads if name in made))
         new = [name for name in event.makes if name not in made and name not in program.inputs]
-        made.update(dict.fromkeys(new, index))  # one that is changed in place is made already
+        made.update(dict.fromkeys(new, index))  # an event that changes it in place does not create it
         if event.kind == BACKWARD:
             made.update((name + GRAD, index) for name in event.grads)
     return needs
 
 
 def closed(needs: Sequence[Set[int]], start: Set[int]) -> set[int]:
-    """These events, and all that they need."""
+    """These events, and all their dependencies."""
     found, left = set(start), list(start)
     while left:
         further = needs[left.pop()] - found
@@ -49,9 +49,9 @@ def closed(needs: Sequence[Set[int]], start: Set[int]) -> set[int]:
 
 
 def behind_looks(program: OuterProgram, lines: Set[tuple[str, int]] | None = None) -> set[int]:
-    """The events that the values come from which a script reads, by these lines of its files, or by all.
+    """The events that produce the values read by a script, on these lines of its files or on all.
 
-    Those of the lines themselves are among them. What Python makes of a number is not known.
+    Including those of the lines themselves. What Python derives from a number is not tracked.
     """
     start: set[int] = set()
     made: dict[str, int] = {}
@@ -72,15 +72,15 @@ def behind_looks(program: OuterProgram, lines: Set[tuple[str, int]] | None = Non
 def _read(
     values: Sequence[str], program: OuterProgram, made: Mapping[str, int], changed: Mapping[int, int]
 ) -> set[int]:
-    """The events that make these values, and those that have changed them last."""
+    """The events that create these values, and the last ones that change them."""
     storages = [program.storages[name] for name in values if name in program.storages]
     return {made[name] for name in values if name in made} | {changed[one] for one in storages if one in changed}
 
 
 def direct_needs(program: OuterProgram) -> list[frozenset[int]]:
-    """The earlier events that each event needs by itself, by index.
+    """The direct dependencies of each event, by index.
 
-    Of those that change a storage or a gradient it is the last one: that one needs the change before it.
+    Of the events that change a storage or a gradient, only the last one: it depends on the previous change.
     """
     needs: list[frozenset[int]] = []
     made: dict[str, int] = {}
@@ -101,10 +101,10 @@ def direct_needs(program: OuterProgram) -> list[frozenset[int]]:
 
 
 def read_later(program: OuterProgram) -> list[tuple[str, ...]]:
-    """For each event that calls a graph or runs a backward, the results of earlier calls of graphs whose values are read after it.
+    """For each graph call or backward, the results of earlier graph calls whose values are read after it.
 
-    Views of a result count as well. What only makes a view reads nothing, nor does what writes a whole tensor; where values change in
-    place, what they were before is no longer read.
+    Views of a result count as well. Creating a view does not read, nor does overwriting a whole tensor; after an
+    in-place change, the earlier values are no longer read.
     """
     memory, events = program.storages, program.events
     returned, made, order = set[int](), dict[str, int](), list[str]()
@@ -140,7 +140,7 @@ def watched(alive: Sequence[str], storages: Mapping[str, int]) -> tuple[str, ...
 
 
 def _before(program: OuterProgram, index: int, after: Set[str], whole: Set[str]) -> set[str]:
-    """The values that are read by an event or later, of those that are read ``after`` it; ``whole``: as of `_whole`."""
+    """The values read by an event or later, given those read ``after`` it; ``whole``: from `_whole`."""
     memory, event = program.storages, program.events[index]
     changed = {memory.get(name) for name in event.writes}
     results = {memory.get(name) for name in (*event.makes, *event.writes)}
@@ -157,20 +157,20 @@ def _before(program: OuterProgram, index: int, after: Set[str], whole: Set[str])
         elif place in changed or event.kind in (GRAPH, BACKWARD) or results - {place}:
             is_read = True
         else:
-            is_read = any(one in after for one in event.makes)  # views of it
+            is_read = any(one in after for one in event.makes)  # through its views
         if is_read:
             before.add(name)
     return before
 
 
 def _whole(program: OuterProgram) -> set[str]:
-    """The results of graphs that are no views: what shares their storage is a view of them."""
+    """The results of graphs that are no views: values that share their storage are views of them."""
     owners: dict[int, str] = {program.storages[name]: "" for name in program.inputs if name in program.storages}
     for event in program.events:
         for name in event.makes:
             place = program.storages.get(name)
             if place is not None and name != owners.get(place):
-                if event.kind == GRAPH:  # of two results in one memory none is the whole of it
+                if event.kind == GRAPH:  # of two results in one storage, neither is the whole
                     owners[place] = "" if place in owners else name
                 else:
                     owners.setdefault(place, "")
@@ -178,7 +178,7 @@ def _whole(program: OuterProgram) -> set[str]:
 
 
 def _fill(event: Event) -> str | None:
-    """The tensor that an event fills without a look at it."""
+    """The tensor that an event overwrites without reading it."""
     filled = FILLS.match(event.code)
     name = filled[1] if filled is not None and filled[1] in event.writes else None
     is_target = name is not None and event.code.startswith(f"{name} = ")
@@ -186,7 +186,9 @@ def _fill(event: Event) -> str | None:
 
 
 def _unread(event: Event) -> set[str]:
-    """The names in an event whose values it does not read: what it fills, takes the shape of or begins a backward at."""
+    """The names in an event whose values it does not read: it overwrites them, uses their shape, or starts a backward
+    there.
+    """
     found = [_fill(event) or ""]
     if event.kind == BACKWARD:
         root = ROOTS.search(event.code)

@@ -18,13 +18,13 @@ FUNCTIONAL = re.compile(r"\btorch\.nn\.functional\.(?=\w)")
 
 
 def whole(program: OuterProgram, *, title: str, script: str, data: str | None) -> str:
-    """The whole program as a script that runs by itself, compiled, or eager with the argument ``eager``.
+    """The whole program as a standalone script, compiled, or eager with the argument ``eager``.
 
     Args:
         program: the program.
-        title: a sentence that says what it is.
+        title: a sentence that describes it.
         script: the name of its file.
-        data: the name of the file beside it with values of inputs; None if there is none.
+        data: the name of the data file next to it with values of inputs; None without one.
     """
     events = range(len(program.events))
     inputs = exact_inputs(program, events)
@@ -55,13 +55,13 @@ def used_graphs(program: OuterProgram, events: Iterable[int]) -> list[str]:
 
 
 def used_inputs(program: OuterProgram, events: Iterable[int]) -> list[str]:
-    """The inputs that events read, in the order in which the script has used them."""
+    """The inputs that events read, in the order of their use in the script."""
     read = {name for index in events for name in program.events[index].reads}
     return [name for name in program.inputs if name in read]
 
 
 def exact_inputs(program: OuterProgram, events: Iterable[int]) -> list[str]:
-    """Statements that make the inputs of events with their own values."""
+    """Statements that create the inputs of events with their own values."""
     made = []
     for name in used_inputs(program, events):
         item = program.inputs[name]
@@ -71,7 +71,7 @@ def exact_inputs(program: OuterProgram, events: Iterable[int]) -> list[str]:
 
 
 def graph_function(program: Program, name: str, *, decorated: bool) -> str:
-    """A graph as a function, compiled where it is ``decorated``."""
+    """A graph as a function, compiled if ``decorated``."""
     compiled = program.as_compiled()
     options = compile_options(compiled)
     decorator = f"@torch.compile({options})\n" if options else "@torch.compile\n"
@@ -85,9 +85,9 @@ def compile_options(program: Program) -> str:
 
 
 def statements(program: OuterProgram, events: Collection[int], *, with_source: bool = False) -> Iterator[str]:
-    """The events as lines of a script, in blocks of the contexts that they run under.
+    """The events as lines of a script, in blocks by context.
 
-    ``with_source``: with a comment in front of those of each line of the user's.
+    ``with_source``: with a comment before the events of each user's line.
     """
     return (line for line, _ in placed_statements(program, events, with_source=with_source))
 
@@ -95,7 +95,7 @@ def statements(program: OuterProgram, events: Collection[int], *, with_source: b
 def placed_statements(
     program: OuterProgram, events: Collection[int], *, with_source: bool = False
 ) -> Iterator[tuple[str, int | None]]:
-    """The same lines, each with the index of its event; None for one that is around or in front of others."""
+    """The same lines, each with the index of its event; None for lines of contexts and comments."""
     around: Sequence[str] = ()
     source: tuple[str, int, str] | None = None
     for index in sorted(events):
@@ -110,12 +110,12 @@ def placed_statements(
         for depth in range(len(around), len(event.under)):
             yield f"{INDENT * depth}with {event.under[depth]}:", None
         around = event.under
-        is_end = index == len(program.events) - 1  # what it raises may have ended the script
+        is_end = index == len(program.events) - 1  # its exception may have ended the script
         yield from ((INDENT * len(around) + line, index) for line in ([event.code] if is_end else _lines(event)))
 
 
 def step_code(event: Event) -> str:
-    """An event as a statement of its own, with its contexts around it; what it raises is not caught."""
+    """An event as a statement with its contexts; exceptions are not caught."""
     lines = [event.code]
     for context in reversed(event.under):
         lines = [f"with {context}:", *(INDENT + line for line in lines)]
@@ -131,6 +131,6 @@ def _lines(event: Event) -> list[str]:
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
-    """The contexts with which both begin."""
+    """The common prefix of both contexts."""
     count = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return tuple(one[:count])
