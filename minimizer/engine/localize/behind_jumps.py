@@ -2,11 +2,11 @@
 
 A jump (argmax, round, a comparison, a cast to an integer ...) turns a legal rounding into a whole step, so that code
 behind it may be right and still differ. On eager's inputs each part is right or wrong. Regions are judged as wholes, to
-keep their fusions; one that contains a jump and differs is split at its jumps, and at last into nodes. If every part is
+keep their fusions; one that contains a jump and differs is split at its jumps, and finally into nodes. If every part is
 right, the difference is amplified rounding.
 
-The sign of a zero counts for nothing where a call ends, and flows on inside of a graph: ``atan2`` makes half a turn of it. A part that
-is right but for such signs is judged again with all that follows up to the next jump.
+The sign of a zero is irrelevant in a call's result, but propagates inside a graph: ``atan2`` turns it into half a turn.
+A part that is right except for such signs is judged again with all nodes up to the next jump.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def first_wrong(program: Program, regions: Sequence[Region], oracle: Oracle, *, 
 
 
 def _with_what_follows(program: Program, region: Region) -> list[Region]:
-    """A region and all nodes up to the next jump, if there are any; one with a jump behind its first node is split at it."""
+    """A region and all nodes up to the next jump, if there are any; a region with a later jump is split at it."""
     nodes, metas = program.nodes, program.metas
     end = next((i for i in range(region.start + 1, len(nodes)) if jumps(nodes[i], metas)), len(nodes))
     if end < region.stop:
@@ -109,7 +109,7 @@ def judge_regions(
 
 
 def cuts(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Program]:
-    """Regions of a program as programs of their own.
+    """Regions of a program as separate programs.
 
     Raises:
         BudgetExceeded, Cancelled: the work is to end.
@@ -122,7 +122,7 @@ def cuts(program: Program, regions: Sequence[Region], oracle: Oracle) -> list[Pr
 
 
 def is_unclear(outcome: Outcome | None) -> bool:
-    """Whether values behind a jump differ, so that the region has to be split to tell."""
+    """Whether values behind a jump differ, so that only splitting the region can decide."""
     return outcome is not None and outcome.verdict is not None and outcome.verdict.discrete
 
 

@@ -1,7 +1,7 @@
 """Equal windows: tries the operators at fault at every other place of the graph where they occur.
 
-Localization ends with one window. The same operators in another layer are the same fault if they fail in isolation, on
-eager's inputs there, in the same way. They pass in a layer whose values do not trigger the fault.
+Localization ends with one window. The same operators in another layer have the same fault if they fail there in
+isolation, on eager's inputs, in the same way. They pass in a layer whose values do not trigger the fault.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minimizer.report.instances import Instances
 from minimizer.vocabulary import counted
 
 MOST_PLACES, AT_ONCE = 400, 8
-"""Most places that are tried, and the size of a batch."""
+"""Most places to try, and the size of a batch."""
 
 
 @dataclass(frozen=True)

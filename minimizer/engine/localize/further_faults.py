@@ -17,7 +17,7 @@ from minimizer.errors import BudgetExceeded
 
 @dataclass(frozen=True)
 class Further:
-    """A secondary culprit: its minimal program, the outcome of that, and its window with modules and lines."""
+    """A secondary culprit: its minimal program, that program's outcome, and its window with modules and lines."""
 
     program: Program
     outcome: Outcome
@@ -26,7 +26,7 @@ class Further:
 
 @dataclass(frozen=True)
 class Unreduced:
-    """A secondary culprit for which there was no time: its program, as small as it became, and its window."""
+    """A secondary culprit that was not reduced in time: its smallest program so far, and its window."""
 
     program: Program
     window: Program
@@ -43,10 +43,10 @@ def further(
     reduce: Callable[[Program, Oracle], Program],
     tell: Callable[[str], None] = lambda message: None,
 ) -> Iterator[Further | Unreduced | Region]:
-    """Culprits other than the one that ``reduced`` shows, in execution order, each with a fault of its own.
+    """Culprits other than the one that ``reduced`` shows, in execution order, each with a separate fault.
 
-    Yields a region instead of a culprit where it reduces to the first culprit's program. Where the time ends, yields what it had
-    in hand, and raises what ended it.
+    Yields a region instead of a culprit if it reduces to the first culprit's program. At the end of the time, yields
+    the unfinished culprit, and raises the exception.
 
     Args:
         program: the graph that was localized.
@@ -59,7 +59,7 @@ def further(
         tell: receives progress messages.
     """
     by_itself = any(layer.verdict == "bad" for layer in located.layers)
-    roots = located.roots if by_itself else ()  # not regions that fail only together with their neighbours
+    roots = located.roots if by_itself else ()  # without regions that fail only together with their neighbours
     own = _holder(program, roots, reduced)
     cutter = Cutter(program)
     first, known = _form(reduced), {_form(reduced), _form(cutter.cut(own.start, own.stop))}
@@ -97,7 +97,7 @@ def further(
 
 
 def _holder(program: Program, roots: Sequence[Region], reduced: Program) -> Region:
-    """The root that holds the culprit; the whole program where none does."""
+    """The root that holds the culprit; the whole program if none does."""
     first, stop = _span(program, reduced)
     whole = Region(0, len(program.nodes))
     return next((root for root in roots if root.start <= first and stop <= root.stop), whole)

@@ -1,6 +1,6 @@
 """Localizes the fault: judges regions of the graph in isolation, on eager's own inputs, then narrows one to a window.
 
-Golden inputs from eager give every region its *local* error, so that a layer that only passes a wrong value on is not
+Golden inputs from eager give every region its *local* error, so that a layer that only propagates a wrong value is not
 blamed. The search goes from coarse to fine: regions follow module paths (equal blocks compile to the same kernels, so
 the cost grows with the number of distinct blocks), and only the culprit region is narrowed. Regions come before nodes
 because returning every intermediate breaks fusions and patterns, and many real faults vanish with them.
@@ -21,7 +21,7 @@ from minimizer.engine.program.regions import SMALL, Region, common_module, cut, 
 from minimizer.report.culprit import Layer
 
 SINGLE = 64
-"""Most nodes of all roots together that are tried one by one when ``--target`` names no failing region."""
+"""Most nodes of all roots to try one by one when ``--target`` names no failing region."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Localized:
 def localize(
     program: Program, oracle: Oracle, *, target: str | None = None, on_region: Callable[[Layer], None] = lambda _: None
 ) -> Localized:
-    """Find a window that fails in isolation. Falls back to larger windows, at last to the whole program.
+    """Find a window that fails in isolation. Falls back to larger windows, finally to the whole program.
 
     Args:
         program: the graph.
@@ -86,14 +86,14 @@ def localize(
 
 
 def _cleared(program: Program, unclear: Sequence[Region], oracle: Oracle) -> list[Region]:
-    """The first failing part of these regions, once they are split at their jumps; empty without one."""
+    """The first failing part of these regions after splitting them at their jumps; empty without one."""
     parts = [part for region in unclear for part in taken_apart(program, region)]
     wrong = first_wrong(program, parts, oracle).wrong if parts else None
     return [wrong.region] if wrong is not None and oracle.same(wrong.outcome) else []
 
 
 def _widen(program: Program, regions: Sequence[Region], oracle: Oracle) -> Region | None:
-    """The first run of neighbouring regions that fails, of doubling width; None if only the whole program may."""
+    """The first run of neighbouring regions that fails, of doubling width; None if only the whole program can."""
     width = 2
     while width < len(regions):
         spans = [
@@ -173,12 +173,12 @@ def find_root(roots: Sequence[Region], target: str) -> Region | None:
 
 
 def _fails_otherwise(outcome: Outcome) -> bool:
-    """Whether a region that does not show the failure in question shows another; another memory layout is none beside that."""
+    """Whether a region without the failure in question shows another one; a memory layout does not count."""
     return signature_of(outcome) is not None and not outcome.is_layout_only
 
 
 def _layer(region: Region, order: int, outcome: Outcome | None, failed: bool) -> Layer:
-    """The row of a region; ``failed``: it shows the failure in question. One that fails in another way is bad too."""
+    """The row of a region; ``failed``: it shows the failure in question. One with another failure is bad too."""
     is_good = outcome is not None and (outcome.ending is Ending.SAME or outcome.is_layout_only)
     is_bad = failed or (outcome is not None and _fails_otherwise(outcome))
     verdict = "bad" if is_bad else "good" if is_good else "unknown"

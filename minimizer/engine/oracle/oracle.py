@@ -1,8 +1,8 @@
 """The oracle: does a program still fail *in the same way*?
 
-A candidate that fails in another way is refused; that failure is kept in ``also_seen``. Noise of the machine (such as a
-library truncated by a trial that was killed while it compiled) is retried on a clean cache, and never taken for the
-bug.
+A candidate that fails in another way is refused, and that failure is recorded in ``also_seen``. Noise of the machine
+(such as a library truncated by a trial that was killed while it compiled) is retried on a clean cache, and never
+mistaken for the bug.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Tally:
 
 @dataclass
 class Oracle:
-    """Judges programs against the failure that is being reduced.
+    """Judges programs against the failure being reduced.
 
     ``accepts``: the signatures that count as the same failure: the target's own and, for a wrong gradient, the wrong
     output as which it appears in a joint graph.
@@ -92,7 +92,7 @@ class Oracle:
     accepts: tuple[Signature, ...]
     tolerance: dict[str, Any] | None = None
     identity: bool = False
-    """Whether outputs that are one object, where eager's are two, are a failure."""
+    """Whether it is a failure if two outputs are one object, and not in eager."""
     sequential: SequentialTest | None = None
     """The test for a flaky failure; None while one compilation decides."""
     also_seen: Counter[Signature] = field(default_factory=Counter)
@@ -101,7 +101,7 @@ class Oracle:
     """By fingerprint."""
     _times: TrialTimes = field(default_factory=TrialTimes)
     _counting: threading.Lock = field(default_factory=threading.Lock)
-    """The stages are asked about beside the rate of a failure."""
+    """Guards the counters: stages are judged in parallel to the measurement of a failure's rate."""
 
     def watch(self) -> None:
         """Check for the end of the work; for loops that grow with the graph and run no trial.
@@ -141,13 +141,13 @@ class Oracle:
         )
 
     def judge(self, programs: Sequence[Program], *, backward: bool = True) -> list[Outcome]:
-        """The outcome of each program; ``backward``: whether gradients are compared, of those that have them."""
+        """The outcome of each program; ``backward``: whether existing gradients are compared."""
         return self.answer([replace(self.request(program), backward=backward) for program in programs])
 
     def answer(self, requests: Sequence[TrialRequest]) -> list[Outcome]:
         """The outcome of each request.
 
-        One compilation decides or, once the failure is known to be flaky, as many as `sequential` asks for. In that
+        One compilation decides or, once the failure is known to be flaky, as many as `sequential` requires. In that
         case the outcome shows the failure if the program fails often enough; otherwise it is one that does not.
         """
         if self.sequential is None:
@@ -177,7 +177,7 @@ class Oracle:
     def measure(self, program: Program, *, runs: int = 20, seconds: float | None = None) -> Measured:
         """Measure the failure rate of a program: compile it up to ``runs`` times, for ``seconds`` after the first.
 
-        By default just long enough to tell whether it is steady, and longer once the failure is known to be flaky.
+        By default just long enough to decide whether it is steady, and longer once the failure is known to be flaky.
         """
         seconds = seconds or (MEASURE_SECONDS if self.sequential is None else ESTIMATE_SECONDS)
         request, stop = self.request(program), time.monotonic() + seconds
@@ -211,7 +211,7 @@ class Oracle:
 
     @property
     def timeout(self) -> float:
-        """Seconds that a trial may take: a multiple of the slowest one that was not stopped."""
+        """Timeout of a trial in seconds: a multiple of the slowest one that was not stopped."""
         return self._times.timeout()
 
     def request(self, program: Program) -> TrialRequest:

@@ -1,9 +1,9 @@
 """Sequential test for flaky failures: how many compilations it takes to accept or refuse a candidate.
 
-A candidate that fails now and then must not be refused because it passed once, and one that fails a hundred times more
-rarely than the target has another failure. Both are a question of two rates, which Wald's sequential probability ratio
-test answers with the fewest compilations: each moves the evidence towards "fails as often as the target" or towards
-"fails a `RARER`-th as often, or never", until one side has enough.
+A flaky candidate must not be refused because it passed once, and one that fails a hundred times more rarely than the
+target has another failure. Both are a question of two rates, which Wald's sequential probability ratio test answers
+with the fewest compilations: each moves the evidence towards "fails as often as the target" or towards "fails a
+`RARER`-th as often, or never", until one side has enough.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from minimizer.report.model import Reproducibility
 
 MISS = 1e-3
-"""Chance that a candidate which fails as often as the target is refused."""
+"""Probability of refusing a candidate that fails as often as the target."""
 TAKEN = 0.05
-"""Chance that a candidate which fails only a `RARER`-th as often is accepted; one that never fails never is."""
+"""Probability of accepting a candidate that fails only a `RARER`-th as often; one that never fails is never accepted.
+"""
 RARER = 5.0
 LEAST_RATE, MOST_RATE = 0.25, 0.7
 """Bounds of the assumed rate: a refusal takes 30 passes at the lower one, and 7 at the upper one.
@@ -34,7 +35,7 @@ _REFUSE = math.log(MISS / (1 - TAKEN))
 
 @dataclass(frozen=True)
 class SequentialTest:
-    """Tells candidates that fail at ``rate`` (a share of all compilations, above 0 and below 1) from rarer ones."""
+    """Distinguishes candidates that fail at ``rate`` (a share of all compilations, between 0 and 1) from rarer ones."""
 
     rate: float
 
@@ -44,7 +45,7 @@ class SequentialTest:
         return cls(min(MOST_RATE, max(LEAST_RATE, least_rate(seen))))
 
     def verdict(self, failed: int, passed: int) -> bool | None:
-        """Whether a candidate with these compilations fails like the target; None while that is open."""
+        """Whether a candidate with these compilations fails like the target; None while undecided."""
         evidence = self._evidence(failed, passed)
         if evidence >= _ACCEPT or evidence <= _REFUSE:
             return evidence >= _ACCEPT

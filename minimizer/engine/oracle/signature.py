@@ -1,6 +1,6 @@
 """The signature of a failure: what two failures must share to count as the same.
 
-A message counts without what changes between runs, an exception with the operator that it is about.
+Messages are compared without parts that change between runs, exceptions with their operator.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ MOST_SEEN = 20
 """Most other failures in a report."""
 NONFINITE = ("nan", "inf")
 OVERWRITTEN = "memory"
-"""What a crash is about that comes of memory that was overwritten."""
+"""Subject of a crash caused by overwritten memory."""
 OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV})
-"""The signals by which such a process dies, now by one and then by another."""
+"""The signals that kill a process with overwritten memory, varying from run to run."""
 ABSENT = "type"
-"""The sort of a numeric difference in structure: a gradient that is None, a tuple that is shorter."""
+"""The type of a structural difference: a gradient that is None, a tuple that is shorter."""
 OPERATOR = re.compile(r"\b(?:aten|prims|quantized|torch\.ops\.\w+|torch_ops|higher_order)(?:\.|::)(\w+)")
 """An operator in a message."""
 KERNEL = re.compile(r"\"(\w+?)(?:_(?:channels_last|out_frame|frame|cpu|cuda|kernel|impl)\w*)?\" not implemented for")
-"""A kernel in a message, without what it is called in another memory layout."""
+"""Matches a kernel in a message, without the suffix for its memory layout."""
 OF_ONE_OPERATOR = re.compile(
     r"torch/(_meta_registrations\.py|_refs/|_decomp/|_prims/|_inductor/(lowering|decomposition|kernel/))"
 )
 """Files of torch with a function for each operator."""
 CALLED = re.compile(r"\b(?:torch\._C(?:\._\w+)?|torch|_VF|F|torch\.nn\.functional|torch\.ops\.\w+)\.(?P<op>[a-z]\w+)\(")
-"""A call of an operator in a line of torch's own, which makes no other one on the way."""
+"""Matches a call of an operator in a line of torch's own, which makes no other call before it."""
 OF_ALL_OPERATORS = re.compile(
     r"torch/(__init__|_ops|_tensor|_VF|functional|overrides|_prims_common/\w+|_dynamo/utils|_inductor/graph)\.py|torch/(nn|fx|utils|_subclasses|_library)/|(?!torch/)"
 )
-"""Files that raise for any operator: those that run all of them, that check for all of them, and the script."""
+"""Files that raise for any operator: dispatchers, general checks, and the script."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Signature:
     """The signature of a failure: what two failures must share to count as the same.
 
     ``exception_type`` and ``message``: those of the root cause; the message without numbers, addresses and paths.
-    ``where``: the innermost frame (file and function); for a hang the frame that never returns, empty if not known.
-    ``what``: the sort of difference. ``nonfinite``: NaN or infinities are part of it. ``mechanism``: how a difference comes about that
-    would be legal rounding otherwise; empty where a fault needs none.
+    ``where``: the innermost frame (file and function); for a hang the frame that never returns, empty if unknown.
+    ``what``: the type of difference. ``nonfinite``: NaN or infinities are part of it. ``mechanism``: the mechanism of a
+    difference that would otherwise be legal rounding; empty if the fault needs none.
     """
 
     kind: Kind
@@ -68,8 +68,10 @@ class Signature:
     nonfinite: bool = False
     mechanism: str = ""
     operator: str = ""
-    """That an exception is about, as far as its message or its innermost frame names one; no part of ``text``, by which failures are
-    grouped from version to version."""
+    """The operator of an exception, if its message or its innermost frame names one.
+
+    Not part of ``text``, which groups failures across versions.
+    """
 
     @property
     def text(self) -> str:
@@ -80,15 +82,18 @@ class Signature:
         return f"{self.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
     def is_of_sort(self, other: Signature) -> bool:
-        """Whether two differences are of one sort: both of finite values or neither, both of a value that is not there or neither."""
+        """Whether two differences have the same type: both of finite values or neither, both of a missing value or
+        neither.
+        """
         return self.what == other.what and self.nonfinite == other.nonfinite
 
     def matches(self, other: Signature) -> bool:
         """Whether ``other`` is the same failure.
 
-        Of an exception the operator must be the same, where both name one. The message may differ in its numbers and shapes, and in
-        all else if it is raised by the same function of the compiler, or of that operator: what runs every operator, such as
-        ``F.interpolate`` or the script, raises for each of them, and says nothing. Bare exceptions have no message.
+        For exceptions, the operator must be the same if both name one. The message may differ in its numbers and
+        shapes, and entirely if the same function of the compiler, or of that operator, raises it: a function that
+        serves every operator, such as ``F.interpolate`` or the script, identifies none. Bare exceptions have no
+        message.
         """
         if self.kind is not other.kind:
             return False
@@ -102,7 +107,7 @@ class Signature:
             return self.where in ("", other.where)
         if self.kind.is_numeric:
             # A missing gradient and wrong values of one are different failures of the same kind. And an operator that
-            # gives NaN may also differ slightly on finite values, which is another fault, if any.
+            # returns NaN may also differ slightly on finite values, which is another fault, if any.
             is_known = self.mechanism in ("", other.mechanism)
             return (
                 is_known and (self.what == ABSENT) == (other.what == ABSENT) and (other.nonfinite or not self.nonfinite)
@@ -137,7 +142,7 @@ def without_shapes(message: str) -> str:
 
 
 def operator_of(error: ExceptionInfo) -> str:
-    """The operator that an exception is about, or its kernel; empty if neither the message nor the innermost frame names one."""
+    """The operator of an exception, or its kernel; empty if neither the message nor the innermost frame names one."""
     message = error.root_message.partition("\n")[0]
     if (named := OPERATOR.search(message)) is not None:
         return named[1]
@@ -155,8 +160,8 @@ def exception_signature(kind: Kind, error: ExceptionInfo | None) -> Signature:
     """The signature of a failure that is an exception."""
     if error is None:
         return Signature(kind)
-    message = normalise(error.root_message)  # and not that of a wrapper, which is the same whatever it wraps
-    if error.device == CONTEXT_LOST:  # kernels run asynchronously, so that the frame that raises says nothing
+    message = normalise(error.root_message)  # not the wrapper's, which is equal for all causes
+    if error.device == CONTEXT_LOST:  # kernels run asynchronously: the raising frame proves nothing
         return Signature(kind, error.root_type, message)
     where = f"{error.frames[-1][0]}:{error.frames[-1][1]}" if error.frames else ""
     return Signature(kind, error.root_type, message, where, operator=operator_of(error))
@@ -191,7 +196,7 @@ def signature_of(outcome: Outcome) -> Signature | None:
 
 
 def also_seen(failures: Counter[Signature]) -> list[AlsoSeen]:
-    """The report's list of other failures, the most frequent ones; what reads alike is one entry."""
+    """The report's list of other failures, the most frequent ones; equal texts are merged."""
     return each_once(
         AlsoSeen(kind=one.kind, signature=one.text, message=one.message, times=times)
         for one, times in failures.most_common()
