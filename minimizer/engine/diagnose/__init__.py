@@ -48,7 +48,7 @@ class Original(Protocol):
         """Run it with a changed text."""
 
     def effect(self, text: str) -> Effect | None:
-        """Measure the effect of a changed text on what is compiled; None if it cannot be measured."""
+        """Measure the effect of a changed text on the compiled code; None if it cannot be measured."""
 
     def passes_without(self, parts: list[str]) -> bool:
         """Whether it passes unchanged, with these parts of the compiler off."""
@@ -88,12 +88,12 @@ class _Diagnosis:
         self._found = Diagnosed()
 
     def run(self) -> None:
-        """Take every step in order; each adds to what is found."""
+        """Take the steps in order; each adds to the findings."""
         patient, culprit = self._patient, self._failing.culprit
         blame = self._blame()
         if blame is not None and blame.items:
             culprit = blamed(culprit, blame)
-        with tokenize.open(patient.script) as file:  # knows the encoding that the script declares
+        with tokenize.open(patient.script) as file:  # reads the encoding that the script declares
             text = file.read()
         runs: dict[str, Tried] = {}
 
@@ -105,13 +105,13 @@ class _Diagnosis:
         try:
             self._on_script(text, culprit, blame, run)
         except SyntaxError:
-            self._switch_kinds_off()  # needs nothing of the text
+            self._switch_kinds_off()  # does not need the text
             raise
         self._switch_kinds_off()
         self._leave_to_eager(text, culprit.module, run)
 
     def _on_script(self, text: str, culprit: Culprit, blame: Blame | None, run: Callable[[str], Tried]) -> None:
-        """Find a workaround, and ask the script without the part to blame."""
+        """Find a workaround, and run the script without the part to blame."""
         patient, flips = self._patient, self._sweep(text)
         tried = changes(
             text, culprit=culprit, blame=blame, flips=flips, ladder=self._failing.ladder, script=patient.script.name
@@ -129,7 +129,7 @@ class _Diagnosis:
             self._add(workaround=effect.told(self._found.workaround, culprit.module))
 
     def _add(self, **found: Any) -> None:
-        """Know more, and tell so."""
+        """Add findings, and pass them on."""
         self._found = replace(self._found, **found)
         self._keep(self._found)
 
@@ -173,15 +173,17 @@ class _Diagnosis:
         return found
 
     def _switch_kinds_off(self) -> None:
-        """Ask the minimal program with each kind of the stage's parts off."""
+        """Run the minimal program with each kind of the stage's parts off."""
         with self._half():
             self._add(
                 ablation=(*each_kind_off(self._patient.trials, self._failing.stage, repeats=self._patient.repeats),)
             )
 
     def _leave_to_eager(self, text: str, module: str, run: Callable[[str], Tried]) -> None:
-        """Run the script with the culprit's module in eager, where its text says how. Only that it passes tells, and only if something
-        was still compiled: it may fail by the change, for want of time, or otherwise."""
+        """Run the script with the culprit's module in eager, if its text shows how.
+
+        Only a pass with something still compiled counts: the change itself, or lack of time, may make it fail.
+        """
         changed = disable_module(text, module) if module else None
         if changed is not None and is_python(changed.text):
             with self._half():
@@ -191,7 +193,7 @@ class _Diagnosis:
                     self._add(ablation=(*self._found.ablation, one))
 
     def _knobs(self, text: str) -> list[Turned]:
-        """What is turned: settings of the stage, then those that the error names, then those that the script has changed."""
+        """The settings to change: those of the stage, then those named by the error, then those changed by the script."""
         failing, trials = self._failing, self._patient.trials
         named, own = named_in(failing.said), list(dict.fromkeys([*set_in(text), *set_in(trials.setup)]))
         values = trials.values([*names(), *named, *own, *map(default_of, own)])
@@ -200,7 +202,7 @@ class _Diagnosis:
         return [*(knob for knob in turned(values, failing.device, failing.stage) if knob.line not in lines), *read]
 
     def _workaround(self, text: str, pasted: Pasted, what: str) -> Workaround:
-        """A workaround of which the script passes, told as an event."""
+        """A workaround with which the script passes, sent as an event."""
         change = diff(text, pasted.text, self._patient.script.name)
         workaround = Workaround(code=pasted.code, verified=True, where=pasted.where, diff=change, what=what)
         self._journal.event("workaround", workaround=workaround.model_dump(mode="json"))

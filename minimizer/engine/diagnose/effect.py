@@ -15,8 +15,8 @@ from minimizer.vocabulary import counted
 class Effect:
     """The effect of a change; each pair is (without the change, with it).
 
-    ``seconds``: one call of everything that is compiled, None if it could not be measured, ``untimed`` says why; code that the change leaves
-    to eager counts with its time there. ``eager``: modules that no longer run compiled at all.
+    ``seconds``: one call of everything compiled, None if it could not be measured, for the reason ``untimed``; code
+    that the change moves to eager counts with its time there. ``eager``: modules that no longer run compiled at all.
     """
 
     seconds: tuple[float, float] | None
@@ -81,7 +81,7 @@ def effect_of(before: Finished, after: Finished) -> Effect:
 
 
 def _eager(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
-    """Modules that are no longer compiled; a module stands for its submodules if none of them is."""
+    """Modules that are no longer compiled; a module represents its submodules if none of them is."""
     gone = [path for path in before if not any(_is_in(left, path) for left in after)]
     return tuple(path for path in gone if not any(path != other and _is_in(path, other) for other in gone))
 

@@ -1,4 +1,4 @@
-"""The sweep of settings, each tried with another value than it has: those of the failing stage, what the error names, what the script sets."""
+"""The sweep of settings, each tried with another value: those of the failing stage, of the error and of the script."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ REACHED: Mapping[Stage | None, tuple[str, ...]] = {
     Stage.CUSTOM_BACKEND: (DYNAMO, AOT),
     Stage.CUSTOM_OP: (AOT, DYNAMO),
 }
-"""Whose settings are tried for a fault of a stage, the stage's own first: what only runs behind it changes nothing."""
+"""The config modules to try for a fault of a stage, its own first: later stages cannot have caused it."""
 OTHER_GRAPHS = (f"{AOT}.cse", f"{DYNAMO}.assume_static_by_default", f"{DYNAMO}.specialize_float")
-"""Settings of the stages before Inductor that give it another graph; a fault of its own takes no other of theirs."""
+"""Settings of earlier stages that change Inductor's input graph; other settings of theirs cannot remove Inductor's own
+fault.
+"""
 NAMED = re.compile(
     r"(?P<config>torch\._(?:dynamo|inductor|functorch)\.config\.)?\b(?P<name>[a-z_]\w*(?:\.[a-z]\w*)*)"
     r"(?:\s*=\s*(?P<value>True|False|None|\d+(?:\.\d+)?|'[^'\s]*'|\"[^\"\s]*\"))?"
 )
-"""A setting in the words of an error: by its whole name, or by its last part and a value."""
+"""Matches a setting in an error's message: by its full name, or by its last part and a value."""
 MOST_NAMED = 60
 INJECTING = "TESTING_ONLY"
-"""In the names of the switches by which PyTorch's own tests inject faults: to put one back is no workaround."""
+"""Part of the names of switches with which PyTorch's own tests inject faults: resetting one is no workaround."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Knob:
     rebuilds: bool = False
     """Whether it changes the C++ compiler's flags, so that the shared precompiled headers cannot be used."""
     by_hand: bool = False
-    """Whether it is none of our tables, but was read in the error or in the script."""
+    """Whether it comes from the error or the script instead of our tables."""
 
     def line(self, value: str) -> str:
         """The statement that sets it."""
@@ -164,7 +166,8 @@ class Turned:
 
 
 def turned(values: Mapping[str, str], device: str, stage: Stage | None = None) -> list[Turned]:
-    """The knobs of this torch that matter on this device and for a fault of this stage, turned, those of the stage first.
+    """The knobs of this torch that matter on this device and for a fault of this stage, turned, those of the stage
+    first.
 
     ``values``: their present values as text, by name.
     """
@@ -183,8 +186,10 @@ def turned(values: Mapping[str, str], device: str, stage: Stage | None = None) -
 
 
 def groups(knobs: Sequence[Turned]) -> list[tuple[str, ...]]:
-    """Their lines, in groups to try together: first what was read in the error or the script; those with other headers form one, and each
-    drastic one is alone."""
+    """Their lines, in groups to try together.
+
+    First those from the error or the script; those with other headers form one group, and each drastic one is alone.
+    """
     read = [knob for knob in knobs if knob.knob.by_hand]
     alone = [knob for knob in knobs if knob.knob.name in DRASTIC and knob not in read]
     rebuilding = [knob for knob in knobs if knob.knob.rebuilds and knob not in alone]
@@ -195,9 +200,9 @@ def groups(knobs: Sequence[Turned]) -> list[tuple[str, ...]]:
 
 
 def named_in(error: str) -> dict[str, str]:
-    """The settings that an error may name, by their whole names, and the value that it advises as text, or an empty one.
+    """The settings that an error may name, by their full names, with the advised value as text, or an empty one.
 
-    Not every one needs to exist: a part of a name and a value, such as ``retain_graph=False``, may be anything's.
+    Not all of them exist: a partial name with a value, such as ``retain_graph=False``, may mean something else.
     """
     found: dict[str, str] = {}
     for match in NAMED.finditer(error):
@@ -212,7 +217,7 @@ def named_in(error: str) -> dict[str, str]:
 
 
 def set_in(script: str) -> list[str]:
-    """The settings of the compiler that a script assigns to; none where our own Python cannot parse it."""
+    """The compiler settings that a script assigns; none if our own Python cannot parse it."""
     try:
         tree = ast.parse(script)
     except (SyntaxError, ValueError):
@@ -234,7 +239,7 @@ def default_of(name: str) -> str:
 
 
 def advised(named: Mapping[str, str], values: Mapping[str, str]) -> list[Turned]:
-    """The settings that an error names and this torch has, with the value that it advises, else with the other truth value."""
+    """The settings that an error names and this torch has, with the advised value, else with the other truth value."""
     found = []
     for name, value in named.items():
         other = value or {"True": "False", "False": "True"}.get(values.get(name, ""), "")
@@ -244,7 +249,7 @@ def advised(named: Mapping[str, str], values: Mapping[str, str]) -> list[Turned]
 
 
 def put_back(names: Sequence[str], values: Mapping[str, str]) -> list[Turned]:
-    """The settings that a script changes, put back to their defaults; ``values`` may be those before the script."""
+    """The settings changed by a script, reset to their defaults; ``values`` may be those before the script."""
     found = []
     for name in names:
         default = values.get(default_of(name), "")

@@ -1,7 +1,7 @@
 """Finds the failing stage of the compiler by the ladder of backends, run on the minimal program.
 
 ``eager`` → ``aot_eager`` → ``aot_eager_decomp_partition`` → ``inductor``. The stage is that of the first rung that
-fails in any way while the rung below passes. If the rung below could not be judged, either may be to blame: the stage
+fails in any way while the rung below passes. If the rung below could not be judged, either may be at fault: the stage
 is unknown.
 """
 
@@ -20,7 +20,7 @@ from minimizer.vocabulary import Kind, Stage
 
 PASSES = "passes"
 MOST_OF_AN_ERROR = 200
-"""Characters of it that a rung shows."""
+"""Most characters of an error in a rung."""
 LADDER = (
     ("eager", Stage.DYNAMO),
     ("aot_eager", Stage.AOT_AUTOGRAD),
@@ -64,7 +64,7 @@ def stage_of(ladder: Sequence[tuple[str, Stage]], fails: Sequence[bool | None]) 
 
 
 def rung(backend: str, word: str, outcome: Outcome, kinds: Collection[Kind], *, fails: bool | None) -> Rung:
-    """What became of a program under a backend: in a word, and the error that it raised if the failure is of none of the kinds."""
+    """The result of a program under a backend: one word, and the error raised if the failure is of none of the kinds."""
     error = None if word == PASSES or word in kinds else outcome.exception
     raised = f"{error.root_type}: {error.root_message}".partition("\n")[0].strip(": ") if error else ""
     seconds, raised = round(outcome.seconds, 2), raised[:MOST_OF_AN_ERROR]
@@ -110,16 +110,17 @@ def on_backend(program: Program, backend: str) -> Program:
 
 
 def _healthy(kinds: Collection[Kind], lowest: Outcome) -> Ending:
-    """The ending of a program that is compiled as it should be.
+    """The ending of a correctly compiled program.
 
-    Where an error is missing, both sides raise then; so they do where the process dies in the place of eager's error.
+    If the failure is a missing error, both sides raise then; likewise if the process dies instead of raising eager's
+    error.
     """
     dies_instead = Kind.CRASH in kinds and lowest.ending is Ending.EAGER_ERROR
     return Ending.EAGER_ERROR if Kind.MISSING_ERROR in kinds or dies_instead else Ending.SAME
 
 
 def _fails(outcome: Outcome, healthy: Ending, kinds: Collection[Kind]) -> bool | None:
-    """Whether a rung fails in any way, but for other values below an error of the compiler; None if it could not be judged."""
+    """Whether a rung fails in any way, except by values below a compiler error; None if it could not be judged."""
     if outcome.ending is Ending.DIFFERENT and {*kinds} <= {Kind.COMPILE_ERROR, Kind.RUNTIME_ERROR}:
         return False
     return True if signature_of(outcome) is not None else False if outcome.ending is healthy else None

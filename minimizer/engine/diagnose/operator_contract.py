@@ -32,13 +32,14 @@ class Broken:
         return self.operator.replace(".", "::", 1)
 
     def culprit(self, shown: Culprit, script: Path) -> Culprit:
-        """The operator as the culprit, at the line of its registration if the script or a module beside it contains that.
+        """The operator as the culprit, at the line of its registration if the script or a module next to it contains
+        that.
 
         ``shown``: the culprit that the reduced program shows.
         """
         try:
             whole = bundle(script)
-        except (OSError, SyntaxError, UnicodeDecodeError):  # it may have removed or rewritten its own file
+        except (OSError, SyntaxError, UnicodeDecodeError):  # the script may have removed or rewritten its own file
             whole = Bundle("", {})
         line = registration(whole.text, self.qualified)
         source = Source.of(whole.lines.get(line)) if line is not None else None

@@ -1,4 +1,4 @@
-"""The backend that a script itself compiles with, as it stands in its text."""
+"""The backend that a script itself compiles with, as written in its text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minimizer.engine.reduce.python.entries import ENTRY, OPTIMIZE, is_method
 from minimizer.engine.user_script.syntax import full_name, imported
 
 REFERENCE = "'eager'"
-"""The backend that scripts compare others with; it counts as the backend only where it is the only one."""
+"""The backend that scripts use as a reference; it counts as the backend only if it is the only one."""
 
 
 def backend_of(text: str) -> str | None:
@@ -30,7 +30,7 @@ def backend_of(text: str) -> str | None:
 
 
 def _backends(call: ast.Call | None, tree: ast.Module, *, comes_first: bool = False) -> set[str | None]:
-    """The backends that an entry to the compiler is given, as source text; None for the default.
+    """The backends passed to an entry to the compiler, as source text; None for the default.
 
     For a loop variable or an argument: every backend that the script spells out.
     """

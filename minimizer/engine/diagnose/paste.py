@@ -1,4 +1,4 @@
-"""Inserts a workaround into the text of the user's script, and leaves the rest as it is."""
+"""Inserts a workaround into the text of the user's script, leaving the rest unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def paste(text: str, code: str) -> Pasted:
 
 
 def set_again(text: str, name: str, code: str) -> Pasted | None:
-    """Insert a statement behind the last one that assigns to the setting ``name``; None if there is none."""
+    """Insert a statement after the last assignment to the setting ``name``; None if there is none."""
     tree = ast.parse(text)
     names = imported(tree)
     assigned = [
@@ -55,7 +55,9 @@ def function_around(tree: ast.Module, line: int) -> ast.FunctionDef | None:
 
 
 def is_method_of_a_module(text: str, line: int) -> bool:
-    """Whether the innermost function around a line is what a module does as a whole, and so no narrower than that."""
+    """Whether the innermost function around a line is a module's ``forward`` or the like, and so no narrower than the
+    module.
+    """
     function = function_around(ast.parse(text), line)
     return function is not None and function.name in ("forward", "__call__")
 
@@ -110,7 +112,7 @@ def _reached(name: str, steps: Sequence[str]) -> str:
 
 
 def _behind(text: str, statement: ast.stmt, code: str) -> Pasted:
-    """Insert statements behind another one."""
+    """Insert statements after another one."""
     last = statement.end_lineno or statement.lineno
     code = _with_torch(ast.parse(text), last, code)
     return Pasted(inserted(text, last, code, like=statement.lineno), code, f"behind line {last}: {quoted(text, last)}")

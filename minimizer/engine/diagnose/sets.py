@@ -39,7 +39,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Seen:
-    """An answer, and for each part that the compiler asked for, by name, whether it made a difference."""
+    """An answer, and for each queried part of the compiler, by name, whether it made a difference."""
 
     answer: Answer
     parts: Mapping[str, bool] = field(default_factory=dict)
@@ -49,8 +49,8 @@ class Seen:
 class Blame:
     """The parts to blame.
 
-    ``confirmed``: the failure goes away without them, and comes back with only them on of all their kinds (and the
-    parts that the compiler cannot do without). ``any_of``: each of several parts is enough by itself; else they fail
+    ``confirmed``: the failure disappears without them, and returns with only them on of all their kinds (and the parts
+    that the compiler cannot do without). ``any_of``: each of several parts is enough by itself; else they fail
     together.
     """
 
@@ -129,7 +129,7 @@ def _in_group(ask: Asker, base: Seen, kinds: Collection[str]) -> Blame | None:
     if not comes([used])[0]:
         return Blame(tuple(sorted(off)), any_of=False, confirmed=False)
     # Further parts are causes too, or are vital: without a vital one the program fails in another way. If the failure
-    # stays without a part that `smallest` needed, another part can stand in for it.
+    # stays without a part that `smallest` needed, another part can take its place.
     needed = sorted(smallest(used, comes) - off)
     without = [seen.answer for seen in ask.all([Setting(off=Parts([part])) for part in needed])]
     causes = [part for part, answer in zip(needed, without, strict=True) if answer is Answer.PASSES]
@@ -188,7 +188,7 @@ def flips(ask: Asker, groups: Sequence[tuple[str, ...]], tell: Callable[[str, An
     """Try each of several lines of setup, and ``tell`` each answer as soon as it is known.
 
     The lines of a group are tried together, and `AT_ONCE` groups in parallel. If the failure stays with a whole group,
-    it is taken to stay with each line: a line that removes it is missed only if another of its group brings it back.
+    it is assumed to stay with each line: a line that removes it is missed only if another of its group restores it.
     """
     pending = list(groups)
     while pending:

@@ -16,7 +16,7 @@ GROUPS: dict[Stage, tuple[Collection[str], ...]] = {
     Stage.INDUCTOR: (PASSES, FUSION, LOWERINGS, CUDAGRAPHS),
 }
 RUNGS = {Stage.DECOMPOSITION: "aot_eager_decomp_partition"}
-"""The backend whose last stage it is, where that is not the script's own."""
+"""The backend that ends with this stage, if it is not the script's own."""
 PARTS = {Stage.DECOMPOSITION: "decomposition", Stage.INDUCTOR: "pass, fusion or lowering"}
 WORDS = {
     "decomposition": "the decomposition of",
@@ -56,7 +56,9 @@ def find_part(trials: Trials, stage: Stage, *, repeats: int = 1) -> model.Blame:
 
 
 def each_kind_off(trials: Trials, stage: Stage, *, repeats: int = 1) -> list[model.Ablated]:
-    """The failure with all parts of one kind off, for each kind of a stage that makes a difference; none where it does not show as it is."""
+    """The failure with all parts of one kind off, for each kind of a stage that makes a difference; none if it does not
+    reproduce unchanged.
+    """
     if stage not in GROUPS:
         return []
     asker = Asker(trials.under(RUNGS[stage]) if stage in RUNGS else trials, repeats)
@@ -88,8 +90,8 @@ def _choose(found: Sequence[Blame], asker: Asker) -> Blame | None:
     """The finding that explains the others.
 
     Leaving out a pass also avoids a wrong lowering, if the pass inserts the lowered operator. A wrong pass stays wrong
-    however its result is lowered, unless fewer fusions or copies hide it. So the pass is to blame if the operator is
-    there without it. A failure that goes away without a fusion is one of the fused code only.
+    however its result is lowered, unless fewer fusions or copies hide it. So the pass is to blame if the operator
+    exists without it. A failure that disappears without a fusion is one of the fused code only.
     """
     sure = [one for one in found if one.confirmed] or list(found)
     by_kind = {group: one for one in sure for group in (PASSES, FUSION, LOWERINGS) if kind_of(one.parts[0]) in group}

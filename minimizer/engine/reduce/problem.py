@@ -1,7 +1,7 @@
 """The problem: the one place where candidates are judged and accepted.
 
-Passes propose candidates; `Problem` tries those it does not know yet with the oracle, accepts the smallest that still
-fails, and keeps count. So no pass sees the oracle, and none can make the result larger or repeat a trial.
+Passes propose candidates; `Problem` tries the unknown ones with the oracle, accepts the smallest that still fails, and
+keeps count. So no pass sees the oracle, and none can make the result larger or repeat a trial.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ OnStep = Callable[[HistoryStep, C], None]
 class Problem(Generic[C]):
     """The reduction of a failing candidate: the best so far, and all verdicts.
 
-    ``check``: whether each candidate of a batch still fails in the same way; may raise BudgetExceeded or Cancelled. It may leave some
-    open (None) once another of the batch is known to fail.
-    ``key``: the order of candidates, smaller is better. ``watch``: may raise the same; called for every batch, since
-    one whose candidates are all known, or larger than the best, runs no trial. ``jobs``: trials in parallel. ``ahead``: candidates of a
-    batch for each of them.
-    ``change``: what a candidate changes in the best. A change that was refused once is refused without a trial, whatever else has changed by
-    then, until `recheck`.
+    ``check``: whether each candidate of a batch still fails in the same way; may raise BudgetExceeded or Cancelled. It
+    may leave some undecided (None) once another of the batch is known to fail. ``key``: the order of candidates,
+    smaller is better. ``watch``: may raise the same; called for every batch, since a batch of known candidates, or of
+    ones larger than the best, runs no trial. ``jobs``: trials in parallel. ``ahead``: candidates of a batch for each of
+    them. ``change``: the edit that a candidate applies to the best. An edit that was refused once is refused without a
+    trial, whatever else has changed since, until `recheck`.
     """
 
     def __init__(
@@ -80,8 +79,8 @@ class Problem(Generic[C]):
     def judge(self, candidates: Sequence[C | None], by: str) -> list[bool | None]:
         """Whether each candidate is smaller than the best and fails like it; the smallest of these becomes the best.
 
-        A candidate that is None or not smaller is refused without a trial; the verdict on a known one is a cache hit. None stands for
-        a candidate that was left open, since another one fails.
+        A candidate that is None or not smaller is refused without a trial; the verdict on a known one is a cache hit.
+        None means a candidate that was left undecided, since another one fails.
         """
         self._watch()
         order = [None if c is None else self._key(c) for c in candidates]
@@ -109,11 +108,13 @@ class Problem(Generic[C]):
         return verdicts
 
     def recheck(self) -> None:
-        """Forget which changes were refused: what is not known of the best as it is now has to be refused once more."""
+        """Forget the refused edits: each has to be refused once more for the present best."""
         self._refused.clear()
 
     def _ask(self, unknown: Mapping[str, C]) -> Iterable[str]:
-        """Try these candidates, of which some may be left open where one fails; those whose changes were refused before, which are not tried."""
+        """Try these candidates; yields those without a verdict. If one fails, some may stay undecided; refused edits
+        are not tried.
+        """
         changes = {mark: self._change(self.best, one) if self._change else mark for mark, one in unknown.items()}
         refused = {mark for mark, change in changes.items() if change in self._refused}
         left, fails = {mark: one for mark, one in unknown.items() if mark not in refused}, False
@@ -135,7 +136,7 @@ class Problem(Generic[C]):
         return False
 
     def exhaust(self, candidates: Callable[[C], Iterable[C | None]], by: str) -> None:
-        """Try the candidates that the best has, and then those of the new best, until none is accepted."""
+        """Try the candidates of the best, and then those of each new best, until none is accepted."""
         while self.first(candidates(self.best), by):
             pass
 
@@ -168,9 +169,10 @@ class Problem(Generic[C]):
         return self.best is not before
 
     def detour(self, start: C, reduce_by: Callable[[Problem[C]], None], by: str) -> bool:
-        """Reduce another candidate that fails, such as a larger one, and take what is left of it if that is smaller; whether it was.
+        """Reduce another failing candidate, such as a larger one, and accept the result if it is smaller; returns
+        whether it was.
 
-        Each is gone into once only.
+        Each is tried only once.
         """
         self._watch()
         mark = start.fingerprint()
@@ -202,7 +204,7 @@ class Problem(Generic[C]):
         return True
 
     def largest(self, low: int, high: int, make: Callable[[int], C | None], by: str) -> int:
-        """The largest k with low <= k < high for which ``make(k)`` fails, by bisection; ``low`` is known to."""
+        """The largest k with low <= k < high for which ``make(k)`` fails, by bisection; ``low`` is known to fail."""
         while high - low > 1:
             ways = min(self.jobs, high - low - 1)
             points = sorted({low + (high - low) * (i + 1) // (ways + 1) for i in range(ways)} - {low})

@@ -1,4 +1,4 @@
-"""What the passes of a reduction did, for people who watch: the name of a pass says it to those who know the passes."""
+"""Plain words for the passes of a reduction, whose names are meaningful only to those who know the passes."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ WORDS = {
     "variables": "values in place of variables",
     "window": "operations at the front taken out",
 }
-"""The names of passes, as `history` of a report has them."""
+"""The words by pass name, as in a report's `history`."""
 
 
 def said(by: str) -> str:
-    """What the pass of this name did, in plain words."""
+    """The effect of the pass with this name, in plain words."""
     return WORDS.get(by, by)

@@ -20,7 +20,7 @@ _STATEFUL = re.compile(
 
 
 MOST_ANCESTORS = 1_000_000
-"""Most ancestors that `bypass` keeps in memory; it may need as many for each node as there are nodes before it."""
+"""Most ancestors that `bypass` keeps in memory; each node may need as many as there are nodes before it."""
 
 
 def is_pure(node: Node) -> bool:
@@ -35,9 +35,9 @@ def is_pure(node: Node) -> bool:
 def keep(program: Program, names: Collection[str]) -> Program | None:
     """The program of only these nodes; a value that they use from a dropped node becomes a golden input.
 
-    What the program takes of the results of flex_attention stays with it: the others are undefined where nobody asked for
-    them. A dropped node without tensor metadata cannot become an input, so it is kept after all. Outputs are the remaining
-    ones of the program, and every value that nothing uses any more. None if nothing is left.
+    The program's results of flex_attention stay with it: unrequested ones are undefined. A dropped node without tensor
+    metadata cannot become an input, so it is kept after all. Outputs are the remaining ones of the program, and every
+    value that has become unused. None if nothing is left.
     """
     kept = set(names)
     nodes = {node.name: node for node in program.nodes}
@@ -146,13 +146,13 @@ def _without_idle_numbers(body: list[Node], outputs: Collection[str]) -> tuple[N
 
 
 def _taken_of_attention(node: Node, nodes: Mapping[str, Node]) -> str:
-    """The flex_attention of whose results the node takes one; empty for other nodes."""
+    """The flex_attention whose result the node selects; empty for other nodes."""
     source = nodes.get(next(node.refs(), "")) if node.target == "operator.getitem" else None
     return source.name if source is not None and source.target == FLEX_ATTENTION else ""
 
 
 def _alike(wanted: TensorMeta | None, have: TensorMeta | None, blind: bool) -> bool:
-    """Whether one value can stand for the other: same shape, dtype and device; any, if metadata is gone (``blind``)."""
+    """Whether one value can replace the other: same shape, dtype and device; any, if metadata is gone (``blind``)."""
     if wanted is None or have is None:
         return blind
     return (wanted.shape, wanted.dtype, wanted.device) == (have.shape, have.dtype, have.device)

@@ -1,7 +1,7 @@
-"""Generators: expressions that make an input's value, in the form in which a maintainer would write them.
+"""Generators: expressions that create an input's value, in the form in which a maintainer would write them.
 
-A generator makes one kind of value (ones, normal random, a range…) for any shape, dtype and stride. An input whose code
-came from a generator can be made again in another shape; one made from a literal cannot.
+A generator creates one type of value (ones, normal random, a range…) for any shape, dtype and stride. An input whose
+code came from a generator can be recreated in another shape; a literal cannot.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Expression = Callable[[TensorMeta], str]
 
 @dataclass(frozen=True)
 class Generator:
-    """One kind of value. ``rank``: order of kinds by readability of their values, lowest first."""
+    """One type of value. ``rank``: order of types by readability of their values, lowest first."""
 
     name: str
     rank: int
@@ -37,7 +37,7 @@ class Generator:
     """Source text of a contiguous tensor of ``meta.shape`` and ``meta.dtype``."""
 
     def code(self, meta: TensorMeta, *, grad: bool) -> str:
-        """Source text of a value with exactly this metadata; ``grad``: requiring a gradient where the metadata does."""
+        """Source text of a value with exactly this metadata; ``grad``: with ``requires_grad`` if the metadata has it."""
         text = _strided(self.expression, meta)
         if grad and meta.requires_grad:
             text = f"{_operand(text)}.requires_grad_()"
@@ -63,12 +63,12 @@ def _shape(meta: TensorMeta) -> str:
 
 
 def _filled(function: str) -> Expression:
-    """A factory function that takes sizes and makes float32 by default."""
+    """A factory function that takes sizes and returns float32 by default."""
     return lambda meta: _call(function, meta, _sizes(meta), default="torch.float32")
 
 
 def _arange(meta: TensorMeta) -> str:
-    # torch.arange(4) is int64 and torch.arange(4.0) float32: no dtype has to be written for either.
+    # torch.arange(4) is int64 and torch.arange(4.0) float32: neither needs an explicit dtype.
     end = f"{meta.numel}.0" if meta.dtype == "torch.float32" else f"{meta.numel}"
     default = meta.dtype if meta.dtype == "torch.float32" else "torch.int64"
     flat = _call("arange", meta, end, default=default)
@@ -102,7 +102,7 @@ def nonfinite(value: str) -> str:
 
 
 def _cast(expression: Expression) -> Expression:
-    """The expression for a dtype that no factory takes: made in float32, then cast."""
+    """The expression for a dtype that no factory takes: created in float32, then cast."""
     return lambda meta: f"{_operand(expression(replace(meta, dtype='torch.float32')))}.to({meta.dtype})"
 
 
@@ -120,7 +120,9 @@ FLOAT = (
     Generator("-2", 2, _twos_below_zero),
 )
 NONFINITE = tuple(Generator(value, 6, _nonfinite(value)) for value in ("nan", "inf", "-inf"))
-"""For floats, but only in place of data that contain such a value: on other data they would cause another failure."""
+"""For floating-point inputs, but only in place of data that contain such a value: on other data they would cause
+another failure.
+"""
 CAST = tuple(Generator(g.name, g.rank, _cast(g.expression)) for g in FLOAT)
 COMPLEX = (Generator("randn", 4, _filled("randn")), Generator("ones", 0, _filled("ones")))
 INT = (
@@ -156,7 +158,9 @@ def generator_of(item: Input) -> Generator | None:
 
 
 def rank(item: Input) -> int:
-    """The rank of an input's value: 0 for ones, the simplest, up to 9 for golden data. A view has the values of its base."""
+    """The rank of an input's value: 0 for ones, the simplest, up to 9 for golden data. A view has the values of its
+    base.
+    """
     if item.view is not None:
         return 0
     if item.golden is not None:

@@ -1,8 +1,8 @@
-"""Which candidates may run that launch Triton kernels of the script's own.
+"""Decides which candidates that launch the script's own Triton kernels may run.
 
-A kernel is told sizes as numbers, and reads and writes behind the end of a tensor that is smaller than it was told: what two sides compute
-then is no evidence, and what lies there may be anybody's. So a program that launches one keeps its inputs as they lie in memory, those of
-integers with their values, and the arguments of its nodes, until the launch itself has gone.
+A kernel gets sizes as numbers, and accesses memory past the end of a tensor that is smaller than it was told: the two
+sides then compute from arbitrary memory, which is no evidence. So a program that launches a kernel keeps the memory
+layout of its inputs, the values of integer inputs, and the arguments of its nodes, until the launch itself is removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ANY = Code("any value")
 
 
 def may_run(candidate: Program, original: Program) -> bool:
-    """Whether each kernel that a candidate launches still has what it was told of in the original program."""
+    """Whether each kernel that a candidate launches still gets what the original program tells it."""
     if not candidate.kernels:
         return True
     known, metas = {node.name: node for node in original.every_node}, original.metas
@@ -27,7 +27,9 @@ def may_run(candidate: Program, original: Program) -> bool:
 
 
 def _is_as_given(item: Input, before: Input | None, meta: TensorMeta | None) -> bool:
-    """Whether an input lies in memory as it did; one of integers, which may be places in another tensor, has its values too."""
+    """Whether an input has its original memory layout; an integer one, which may hold indices into another tensor, also
+    its values.
+    """
     if item.meta is None:
         return before is not None and item == before
     if meta is None or (item.meta.shape, item.meta.stride, item.meta.dtype) != (meta.shape, meta.stride, meta.dtype):
@@ -37,7 +39,7 @@ def _is_as_given(item: Input, before: Input | None, meta: TensorMeta | None) -> 
 
 
 def _told(node: Node, metas: Mapping[str, TensorMeta | None]) -> tuple[str, Arg, Arg]:
-    """The target and the arguments of a node, with the layout in memory in place of each value that it takes."""
+    """The target and the arguments of a node, with the memory layout in place of each operand."""
 
     def constant(leaf: Arg) -> Arg:
         meta = metas.get(leaf.name) if isinstance(leaf, Ref) else None

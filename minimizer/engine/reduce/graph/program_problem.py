@@ -33,15 +33,17 @@ class ProgramProblem(Problem[Program]):
         self.literal, self._original = literal, program
 
     def judge(self, candidates: Sequence[Program | None], by: str) -> list[bool | None]:
-        """As `Problem.judge`; a candidate whose kernels would leave their tensors is not run, nor one with a view that its base cannot have."""
+        """As `Problem.judge`, but a candidate is not run if its kernels would leave their tensors, or its base cannot
+        have a view.
+        """
         fitting = [None if c is None else consistent(c) for c in candidates]
         return super().judge([c if c is not None and may_run(c, self._original) else None for c in fitting], by)
 
 
 def consistent(program: Program) -> Program | None:
-    """The program with the metadata of its views as their bases make them; None if a base cannot have such a view.
+    """The program with the metadata of its views recomputed from their bases; None if a base cannot have such a view.
 
-    A view of another layout than before has lost its golden value: without its base it would be made by a generator.
+    A view with a changed layout has lost its golden value: without its base a generator would create it.
     """
     inputs = followed(program.inputs)
     if inputs is None or inputs == program.inputs:

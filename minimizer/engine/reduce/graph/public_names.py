@@ -21,7 +21,7 @@ DEFAULT = ".default"
 """The suffix of the overload that a call without one resolves to."""
 CONDITIONAL = f"{HIGHER_ORDER}cond"
 LOOPS = "torch._higher_order_ops."
-"""Where people import the loops from that have no name in torch."""
+"""The public module of loops that have no name in torch."""
 FUNCTIONAL = "torch.nn.functional."
 BUILTINS = "torch._C._nn."
 WRAPPED = {
@@ -71,9 +71,9 @@ def publish(program: Program, check: Check) -> Program:
 
 
 def _loop(program: Program, node: Node) -> Program | None:
-    """The program with a loop as people call it; None for other nodes, and for a loop that is handed further operands.
+    """The program with a loop in its public form; None for other nodes, and for a loop with additional operands.
 
-    A scan over one tensor that carries one has the same two results under both names; more are nested there.
+    A scan over one tensor with one carry has the same two results under both names; more are nested in the public form.
     """
     match node.target.removeprefix(HIGHER_ORDER), node.args:
         case "while_loop", (condition, body, carried, [] | ()):

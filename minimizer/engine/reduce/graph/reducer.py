@@ -36,7 +36,7 @@ class Reduced(Generic[C]):
 
     @staticmethod
     def by(run: Callable[[], None], problem: Problem[C]) -> Reduced[C]:
-        """Run the passes of a problem; the best so far if the time or the owner ends them."""
+        """Run the passes of a problem; returns the best so far if the time or the owner ends them."""
         one_minimal = False
         with suppress(BudgetExceeded, Cancelled):
             run()

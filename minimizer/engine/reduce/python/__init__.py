@@ -1,8 +1,8 @@
 """Reduction at the script level: where no FX graph carries the failure, the script itself is the candidate.
 
 Dynamo's own failures, graph breaks, guards, hooks, side effects and inputs that no file can hold show in the script
-only. It is reduced by edits of its syntax tree, under the same rule as a graph: without the compiler it must end well,
-and with it fail in the same way. Comments and layout do not matter: a candidate is its text as ``ast.unparse`` writes
+only. It is reduced by edits of its syntax tree, under the same rule as a graph: it must end well without the compiler,
+and fail in the same way with it. Comments and layout do not matter: a candidate is its text as ``ast.unparse`` writes
 it.
 """
 

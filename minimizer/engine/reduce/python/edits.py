@@ -10,7 +10,7 @@ from minimizer.engine.reduce.python.source import BODIES, Edit, Replacement, Sou
 LISTS = (
     "args", "keywords", "elts", "names", "decorator_list", "bases", "items", "handlers", "values", "ifs", "generators", "cases",
 )  # fmt: skip
-"""Fields with lists of nodes, any of which may be removed."""
+"""Fields with lists of removable nodes."""
 
 
 def items(source: Source) -> Iterator[int]:

@@ -1,6 +1,6 @@
-"""Passes over forms that hold no more than a part of them: a comprehension over one, a container of one, a name or a call for nothing.
+"""Passes over forms with a single part: a comprehension over one item, a container of one, a redundant name or call.
 
-What is left of a script is full of them: lists that have lost their other elements, loops their other rounds.
+Reduced scripts are full of them: lists that have lost their other elements, loops their other rounds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def simpler(problem: Problem[Source]) -> None:
-    """Write each such form as what it holds, until no such edit is accepted."""
+    """Replace each such form by its part, until no such edit is accepted."""
     problem.exhaust(_simpler, "forms")
 
 
@@ -45,7 +45,7 @@ def _simpler(source: Source) -> Iterator[Source | None]:
 
 
 def _as_container(source: Source, node: Comprehension) -> Iterator[Source | None]:
-    """With nothing, and with what the first round makes, in place of a comprehension."""
+    """With nothing, and with the results of the first round, in place of a comprehension."""
     yield source.edited({number_of(node): lambda _: _container(node, [])})
     first = _first_round(source, node)
     if first:
@@ -53,7 +53,9 @@ def _as_container(source: Source, node: Comprehension) -> Iterator[Source | None
 
 
 def _first_round(source: Source, node: Comprehension) -> list[ast.expr]:
-    """What the first round of a comprehension makes, the key before the value; empty where the script does not spell it out."""
+    """The results of a comprehension's first round, the key before the value; empty if the script does not spell the
+    items out.
+    """
     generator, *others = node.generators
     items = items_of(source, generator.iter)
     values = bound(generator.target, items.at(0)) if items.count and not others else None
@@ -62,7 +64,7 @@ def _first_round(source: Source, node: Comprehension) -> list[ast.expr]:
 
 
 def _container(node: Comprehension, made: Sequence[ast.expr]) -> ast.expr:
-    """A container of the sort that a comprehension makes; a tuple for a generator."""
+    """A container of a comprehension's type; a tuple for a generator."""
     if isinstance(node, ast.DictComp):
         return ast.Dict(keys=[*made[:1]], values=[*made[1:]])
     if isinstance(node, ast.SetComp):
@@ -71,7 +73,7 @@ def _container(node: Comprehension, made: Sequence[ast.expr]) -> ast.expr:
 
 
 def _spread(source: Source, node: ast.Starred) -> Source | None:
-    """With the elements of a container in place of ``*container``, where they stand there."""
+    """With the elements of a literal container in place of ``*container``."""
     value = node.value
     if isinstance(value, Comprehension) and not isinstance(value, ast.DictComp):
         return (
@@ -81,7 +83,7 @@ def _spread(source: Source, node: ast.Starred) -> Source | None:
 
 
 def _of_generator(source: Source, loop: ast.For) -> Source | None:
-    """With the loop of a function that yields in its rounds in place of a loop over what it yields, where that is the function's only use."""
+    """With a generator function's own loop in place of a loop over its values, if that is the function's only use."""
     call = loop.iter
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.keywords or loop.orelse:
         return None
@@ -150,7 +152,7 @@ def _called_itself(source: Source, node: ast.Subscript | ast.Call) -> Source | N
 
 
 def _for_one_name(source: Source, assignment: ast.Assign) -> Source | None:
-    """With ``b = f()[1]`` for ``a, b = f()``, where only ``b`` is read."""
+    """With ``b = f()[1]`` for ``a, b = f()``, if only ``b`` is read."""
     target = assignment.targets[0]
     if len(assignment.targets) > 1 or not isinstance(target, LISTS) or isinstance(assignment.value, LISTS):
         return None
@@ -164,7 +166,7 @@ def _for_one_name(source: Source, assignment: ast.Assign) -> Source | None:
 
 
 def _with_fields(source: Source, made: ast.ClassDef) -> Iterator[Source | None]:
-    """With the value of a field, such as one of a dataclass, wherever an attribute of its name is read."""
+    """With the value of a field, such as one of a dataclass, in place of reads of an attribute of its name."""
     for statement in made.body:
         target = bound_name(statement)
         value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
@@ -179,7 +181,9 @@ def _with_fields(source: Source, made: ast.ClassDef) -> Iterator[Source | None]:
 
 
 def _with_settings(source: Source, made: ast.ClassDef) -> Iterator[Source | None]:
-    """With what a constructor sets an attribute to wherever that is read, where it is a constant, a function or the name of one."""
+    """With the value that a constructor assigns to an attribute in place of its reads, if it is a constant or names a
+    function.
+    """
     constructor = next((m for m in made.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
     given = {n.arg for n in ast.walk(constructor.args) if isinstance(n, ast.arg)} if constructor is not None else set()
     for statement in constructor.body if constructor is not None else ():
@@ -195,7 +199,9 @@ def _with_settings(source: Source, made: ast.ClassDef) -> Iterator[Source | None
 
 
 def _with_value(source: Source, reads: Sequence[ast.Attribute], value: ast.expr, setting: ast.stmt) -> Source | None:
-    """With a value where these attributes are read, and without the statement that sets it; None where one of them is set, or there is none."""
+    """With a value in place of these attributes, without the statement that sets it; None if one of them is set, or
+    there are none.
+    """
     if not reads or not all(isinstance(n.ctx, ast.Load) for n in reads):
         return None
     edits: dict[int, Edit] = {number_of(n): lambda _: copy.deepcopy(value) for n in reads}

@@ -16,7 +16,8 @@ from minimizer.engine.user_script.syntax import names_read, names_stored
 def variables(source: Source) -> list[str]:
     """Names that are assigned exactly once in the whole script, alone or in a tuple: ``a, b = 1, 2``.
 
-    Not names of a call's result that are read more than once: ``torch.compile(f)`` in three places is another program.
+    Without names of a call's result that are read more than once: ``torch.compile(f)`` in three places is another
+    program.
     """
     stored = names_stored(source.nodes())
     read = Counter(names_read(source.nodes()))
@@ -92,7 +93,7 @@ def call_of(statement: ast.stmt) -> ast.Call | None:
 
 
 def in_place_of(statement: ast.stmt, body: Sequence[ast.stmt]) -> list[ast.stmt] | None:
-    """The body of a function in place of a statement that calls it; None where that wants a value and gets none."""
+    """The body of a function in place of a statement that calls it; None if the statement needs a value and gets none."""
     *before, last = body
     if isinstance(last, ast.Return):
         changed = copy.copy(statement)
@@ -102,7 +103,7 @@ def in_place_of(statement: ast.stmt, body: Sequence[ast.stmt]) -> list[ast.stmt]
 
 
 def _in_expression(source: Source, function: ast.FunctionDef, call: ast.Call) -> Source | None:
-    """The script with the value of a function that only returns one in place of its call, inside of whatever expression."""
+    """The script with a function's only returned value in place of its call, inside any expression."""
     value = function.body[0].value if isinstance(function.body[0], ast.Return) else None
     if value is None:
         return None
@@ -130,7 +131,7 @@ def with_lambda(source: Source, name: str) -> Source | None:
 
 
 def only_use(source: Source, name: str) -> ast.Name | None:
-    """The only use of a function's name; None if there are others, or that is a call."""
+    """The only use of a function's name; None if there are others, or if it is a call."""
     named = [n for n in source.nodes() if isinstance(n, ast.Name) and n.id == name]
     is_called = any(isinstance(n, ast.Call) and n.func in named for n in source.nodes())
     return named[0] if len(named) == 1 and not is_called else None

@@ -94,7 +94,7 @@ def _if_it_fits(edit: Callable[[Source, str], Source | None]) -> Callable[[Sourc
 
 
 def _run(problem: Problem[Source], passes: Sequence[Pass]) -> None:
-    """Go through the passes until none wins anything, at last with what was refused of earlier, larger scripts asked once more."""
+    """Run the passes until none makes progress; finally retry edits that were refused for earlier, larger scripts."""
     while True:
         _to_rest(problem, passes)
         problem.recheck()
@@ -118,7 +118,7 @@ def _to_rest(problem: Problem[Source], passes: Sequence[Pass]) -> None:
 
 
 def _statements(problem: Problem[Source], depth: int = 0) -> None:
-    """Drop statements, outer ones before what is in them (hierarchical delta debugging, Misherghi and Su 2006)."""
+    """Drop statements, outer ones before inner ones (hierarchical delta debugging, Misherghi and Su 2006)."""
     while level := problem.best.level(depth):
         problem.shrink([number_of(s) for s in level], Source.without, "statements", whole=False)
         depth += 1
@@ -135,7 +135,7 @@ def _annotations(problem: Problem[Source]) -> None:
 
 
 def _rounds(problem: Problem[Source]) -> None:
-    """Write loops out, and drop what single rounds do not need, where that is shorter in the end."""
+    """Write loops out, and drop parts of single rounds, if that is shorter in the end."""
 
     def drop(written_out: Problem[Source]) -> None:
         for reduce_by in (_statements, _blocks, _statements, _variables):
@@ -227,4 +227,4 @@ def _each(
 WHOLE: tuple[Pass, ...] = (threads.calls, _statements, _annotations, _blocks)
 PARTS: tuple[Pass, ...] = (forms.simpler, _functions, _classes, _variables, _expressions, _items, _numbers)
 LAST: tuple[Pass, ...] = (shorter.statements, _rounds)
-"""What is tried once nothing single can go any more: most of these edits cost a trial and save a line at best."""
+"""Passes tried once nothing single can go any more: most of these edits cost a trial and save a line at best."""

@@ -1,4 +1,4 @@
-"""Reruns scripts, without the compiler and with it: the oracle of the script level.
+"""Reruns scripts without the compiler and with it: the oracle of the script level.
 
 These runs have none of our hooks, so that a failure here is the script's own.
 """
@@ -25,11 +25,11 @@ from minimizer.inside.questions import ScriptRequest, SettingsRequest, Switches
 from minimizer.vocabulary import Kind
 
 ASSERT_CLOSE = "assert_close"
-"""The sort of a check of the script's own that compares tensors."""
+"""The type of a check of the script's own that compares tensors."""
 OF_METADATA = re.compile(r"^The values for attribute '\w+' do not match", re.MULTILINE)
 OF_NONFINITE = re.compile(r"^(Greatest a|A)bsolute difference: (nan|inf)\b", re.MULTILINE)
 OF_ABSENT = re.compile(r"^None mismatch: ", re.MULTILINE)
-"""What ``assert_close`` says of values of which one is NaN or infinite, or is not there."""
+"""Matches ``assert_close``'s message for values of which one is NaN or infinite, or missing."""
 
 
 class Rerun:
@@ -38,7 +38,7 @@ class Rerun:
     Args:
         executor: the warm child.
         path: the user's file, which gives candidates their ``__file__`` and their folder.
-        caches: whether the compiler's caches of graphs are left to the scripts; else they are off.
+        caches: whether scripts may use the compiler's graph caches; else they are off.
     """
 
     def __init__(self, executor: Executor, path: Path, *, caches: bool = False) -> None:
@@ -46,34 +46,35 @@ class Rerun:
         self._times = TrialTimes()
         self._states = states()
         self.target: Signature | None = None
-        """The failure that counts; set before `check` is called."""
+        """The failure to match; set before `check` is called."""
         self.backend: str | None = None
-        """The backend on which candidates are compiled; None: what each asks for."""
+        """The backend on which candidates are compiled; None: each one's own."""
         self.hangs = False
         """Whether the failure is a hang: only then may a watchdog end a run before its timeout."""
         self.also_seen: Counter[Signature] = Counter()
         self._counting = threading.Lock()
 
     def check(self, candidates: Sequence[Source]) -> Sequence[bool | None]:
-        """Whether each script ends well without the compiler, and fails like the target with it, until one does; None for those left open.
+        """Whether each script passes without the compiler and fails like the target with it, up to the first that does;
+        then None.
 
-        One that draws from a random state that it does not set must do so from several.
+        One that draws random numbers without a seed must do so from several states.
         """
         return until_one_fails(candidates, lambda one: holds(one, self._judge), self.jobs)
 
     @property
     def jobs(self) -> int:
-        """The number of scripts that are asked about at a time."""
+        """The number of scripts judged in parallel."""
         return self._executor.jobs
 
     def _judge(self, text: str) -> tuple[bool, bool]:
-        """Whether a text fails like the target, from one more random state, and whether it draws in eager."""
+        """Whether a text fails like the target, from one new random state, and whether it draws in eager."""
         state = next(self._states)
         (eager,) = self._run([self._request(text, compiled=False, state=state)])
         if eager.ending is not Ending.SAME:
             return False, eager.draws
         request = self._request(text, compiled=True, state=state, backend=self.backend)
-        (compiled,) = self._run([replace(request, threads=1)])  # others are asked about at the same time
+        (compiled,) = self._run([replace(request, threads=1)])  # others run in parallel
         return self._is_target(compiled), eager.draws
 
     def failure(self, text: str, backend: str | None = None) -> tuple[Signature | None, Outcome]:
@@ -94,7 +95,7 @@ class Rerun:
         return [(script_signature(outcome), outcome) for outcome in self._run(requests)]
 
     def values(self, expressions: Sequence[str]) -> dict[str, str]:
-        """The values of expressions of torch, as text; without those that this version does not have."""
+        """The values of expressions of torch, as text; expressions missing in this version are left out."""
         request = SettingsRequest(setup="import torch", expressions=expressions)
         (outcome,) = self._executor.judge([request], timeout=LEAST_TIMEOUT)
         return outcome.values
@@ -105,7 +106,9 @@ class Rerun:
         return outcome.ending is Ending.SAME
 
     def shows(self, text: str, is_it: Callable[[ExceptionInfo | None], bool]) -> bool:
-        """Whether a repro ends well without the compiler, and with it by an exception that ``is_it``: clean processes decide later."""
+        """Whether a repro passes without the compiler, and ends with it by an exception that satisfies ``is_it``; clean
+        processes decide later.
+        """
         _, outcome = self.failure(text)
         return is_it(outcome.exception) and self.ends_well(text)
 
@@ -130,7 +133,7 @@ class Rerun:
     def _request(
         self, text: str, *, compiled: bool, backend: str | None = None, state: int | None = None
     ) -> ScriptRequest:
-        """A run from another random state than those before, unless one is given: what a text does is due to the text."""
+        """A run from another random state than those before, unless one is given: the outcome must be due to the text."""
         return ScriptRequest(
             text=text,
             script=str(self._path),
@@ -145,7 +148,7 @@ class Rerun:
         watchdog = self._times.watchdog(at_first=SILENCE[1]) if self.hangs else None
         outcomes = self._executor.judge(requests, timeout=timeout, watchdog=watchdog)
         for index, outcome in enumerate(outcomes):
-            is_late = outcome.ending is Ending.TIMEOUT and outcome.seconds >= timeout  # of a busy machine, most often
+            is_late = outcome.ending is Ending.TIMEOUT and outcome.seconds >= timeout  # usually of a busy machine
             if outcome.rule.again is Again.CLEAN_CACHE or is_late:
                 clean = {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())}
                 (outcomes[index],) = self._executor.judge(
@@ -156,10 +159,11 @@ class Rerun:
 
 
 def script_signature(outcome: Outcome) -> Signature | None:
-    """The signature of a compiled run; None if it did not fail, or if Dynamo was given no frame and so did nothing.
+    """The signature of a compiled run; None if it did not fail, or if Dynamo got no frame and so did nothing.
 
-    A failing check of the script's own, which holds in eager, is a wrong output, and ``what`` names the sort of check.
-    If ``assert_close`` complains of a dtype, shape or layout, it is wrong metadata; of NaN or infinity, the difference is ``nonfinite``.
+    A failing check of the script's own, which holds in eager, is a wrong output, and ``what`` is the type of check. A
+    complaint of ``assert_close`` about dtype, shape or layout is wrong metadata; about NaN or infinity, the difference
+    is ``nonfinite``.
     """
     if outcome.rule.fault is Fault.MACHINE or not outcome.attempted:
         return None

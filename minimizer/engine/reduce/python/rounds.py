@@ -1,4 +1,4 @@
-"""Rounds of a loop or comprehension: the items that a script spells out, and the names that they are bound to."""
+"""Rounds of a loop or comprehension: the items that a script spells out, and the names bound to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
 
 @dataclass(frozen=True)
 class Items:
-    """The items that a loop iterates over, of which each is written only when it is asked for."""
+    """The items of a loop, each written only on request."""
 
     count: int
     at: Callable[[int], ast.expr]
@@ -37,9 +37,9 @@ NO_ITEMS = Items(0, lambda _: ast.Constant(None))
 
 
 def items_of(source: Source, values: ast.expr, within: frozenset[str] = frozenset()) -> Items:
-    """The items that a loop iterates over, as far as the script spells them out; else none.
+    """The items of a loop, if the script spells them out; else none.
 
-    ``within``: the names whose values are being looked at.
+    ``within``: the names whose values are being examined.
     """
     if isinstance(values, ast.Name):
         given = [a.value for a in source.statements if isinstance(a, ast.Assign) and is_name(a.targets[0], values.id)]
@@ -67,7 +67,7 @@ def items_of(source: Source, values: ast.expr, within: frozenset[str] = frozense
 
 
 def _yielded(source: Source, name: str) -> Items:
-    """What a generator of the script's own yields, where it does nothing else."""
+    """The values that a generator of the script yields, if it does nothing else."""
     made = [s for s in source.statements if isinstance(s, ast.FunctionDef) and s.name == name]
     is_plain = len(made) == 1 and not made[0].decorator_list and not ast.unparse(made[0].args)
     body = made[0].body if is_plain else []
@@ -81,7 +81,7 @@ def _numbers(arguments: Sequence[ast.expr]) -> Items:
     try:
         numbers = range(*map(ast.literal_eval, arguments))
         return Items(len(numbers), lambda n: ast.Constant(numbers[n]))
-    except (TypeError, ValueError, OverflowError):  # not constants, no such range, or one too long to have a length
+    except (TypeError, ValueError, OverflowError):  # not constants, an invalid range, or one too long to have a length
         return NO_ITEMS
 
 

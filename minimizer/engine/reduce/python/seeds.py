@@ -1,4 +1,6 @@
-"""Seeds in the text of a script: what it draws must follow from its text, since a repro draws in another process each time."""
+"""Seeds in the text of a script: its random numbers must follow from its text, since a repro draws in a new process
+each time.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +13,29 @@ from minimizer.engine.user_script.statements import is_of_the_future
 from minimizer.engine.user_script.syntax import full_name, imported
 
 SETTERS = ("manual_seed", "manual_seed_all", "seed", "seed_everything", "set_rng_state", "setstate", "set_state")
-"""The last names of calls that put a global random generator into a state."""
+"""The last names of calls that set the state of a global random generator."""
 STREAMS = {"torch": "torch.manual_seed", "random": "random.seed", "numpy": "numpy.random.seed"}
-"""Modules with a global random generator, and what seeds it."""
+"""Modules with a global random generator, and the function that seeds it."""
 MOST_SEEDS = 4
-"""Seeds that are tried for a script without one."""
+"""Most seeds to try for a script without one."""
 FURTHER_STATES = 2
-"""From so many further states a candidate must fail that draws numbers and sets no state."""
+"""Number of further states from which an unseeded drawing candidate must fail."""
 FIRST_STATE = 610_000_000
 """Far from the seeds that scripts use."""
 
 
 def states() -> Iterator[int]:
-    """Numbers of random states, each another one than those before."""
+    """Numbers of random states, all different."""
     return itertools.count(FIRST_STATE)
 
 
 def depends_on_state(tree: ast.Module) -> bool:
-    """Whether no call in a script puts a global random generator into a state."""
+    """Whether no call in a script sets the state of a global random generator."""
     return next(setters(tree), None) is None
 
 
 def setters(tree: ast.Module) -> Iterator[ast.Call]:
-    """The calls in a script that put a global random generator into a state."""
+    """The calls in a script that set the state of a global random generator."""
     names = imported(tree)
     packages = {path.partition(".")[0] for path in names.values()}
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
@@ -43,9 +45,9 @@ def setters(tree: ast.Module) -> Iterator[ast.Call]:
 
 
 def holds(candidate: Source, judge: Callable[[str], tuple[bool, bool]]) -> bool:
-    """Whether a candidate fails; one that draws numbers and sets no state must do so from several.
+    """Whether a candidate fails; an unseeded drawing one must fail from several states.
 
-    ``judge`` says of a text, each time from another state, whether it fails, and whether it draws.
+    ``judge`` returns for a text, each time from another state, whether it fails, and whether it draws.
     """
     fails, draws = judge(candidate.text)
     if fails and draws and depends_on_state(candidate.tree):
@@ -54,7 +56,7 @@ def holds(candidate: Source, judge: Callable[[str], tuple[bool, bool]]) -> bool:
 
 
 def with_seed(source: Source, number: int = 0) -> Source:
-    """The script with a seed for torch, and for each module that it imports and that draws numbers, behind its first imports."""
+    """The script with a seed, after its first imports, for torch and for each imported module that draws numbers."""
     names = imported(source.tree)
     packages = {"torch", *(path.partition(".")[0] for path in names.values())}
     lines: list[str] = []
@@ -65,7 +67,7 @@ def with_seed(source: Source, number: int = 0) -> Source:
 
 
 def seeded(source: Source, check: Callable[[Sequence[Source]], Sequence[bool | None]]) -> Source:
-    """The script with a seed that it lacks, and with which it still fails; unchanged where none of the first seeds does."""
+    """The script with an added seed with which it still fails; unchanged if it fails with none of the first seeds."""
     if not depends_on_state(source.tree):
         return source
     for number in range(MOST_SEEDS):
@@ -76,7 +78,7 @@ def seeded(source: Source, check: Callable[[Sequence[Source]], Sequence[bool | N
 
 
 def _place(tree: ast.Module) -> int:
-    """The place behind a script's docstring and its first imports."""
+    """The index after a script's docstring and its first imports."""
     for place, statement in enumerate(tree.body):
         is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (is_text or is_of_the_future(statement) or isinstance(statement, ast.Import | ast.ImportFrom)):

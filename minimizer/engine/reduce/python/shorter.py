@@ -21,7 +21,10 @@ BACKEND = len(', backend="eager"')
 INDENT, WIDTH = 4, 88
 """Columns by which a repro indents a line, and its longest line: a longer one is wrapped, and saves nothing."""
 MOST_ROUNDS = 4
-"""First rounds of a loop that are each tried in its place; the last round is tried too. A loop of no more is also written out."""
+"""Number of first rounds of a loop that are each tried in its place; the last round is tried too.
+
+A loop of at most this many is also written out.
+"""
 
 
 def statements(problem: Problem[Source]) -> None:
@@ -36,7 +39,7 @@ def _fitting(source: Source) -> Iterator[Source | None]:
 
 
 def _width(source: Source) -> int:
-    """The length of the longest line as the repro will have it: indented, and with the backend's name."""
+    """The length of the longest line in the repro: indented, and with the backend's name."""
     return max(len(line) + INDENT + (BACKEND if ENTRY in line else 0) for line in source.text.splitlines())
 
 
@@ -65,7 +68,9 @@ def loops(source: Source) -> list[int]:
 
 
 def unrolled(source: Source, number: int) -> Source | None:
-    """With its rounds one after another in place of a loop; None for one of many rounds, or of values that the script does not spell out."""
+    """With its rounds one after another in place of a loop; None for many rounds, or for values that are not spelled
+    out.
+    """
     loop = next((one for one in source.statements if number_of(one) == number), None)
     if not isinstance(loop, ast.For) or _is_left_early(loop):
         return None
@@ -174,7 +179,7 @@ def _own_names(node: ast.AST) -> set[str]:
 
 
 def _written_out(source: Source, assignment: ast.Assign) -> Source | None:
-    """With a value in place of its name in the next statement, where only that reads it."""
+    """With a value in place of its name in the next statement, if only that reads it."""
     name = bound_name(assignment)
     block = next((b for n in source.nodes() for b in _blocks(n) if assignment in b), None)
     if block is None or name is None:
@@ -191,7 +196,7 @@ def _written_out(source: Source, assignment: ast.Assign) -> Source | None:
 
 
 def _ends(statement: ast.stmt, name: str) -> bool:
-    """Whether nothing behind a statement can read what a name was before it."""
+    """Whether no code after a statement can read an earlier value of a name."""
     bound = statement.targets if isinstance(statement, ast.Assign) else []
     return isinstance(statement, ast.Return) or any(is_name(target, name) for target in bound)
 

@@ -1,4 +1,4 @@
-"""Asks about scripts side by side, so that no core waits for the others of a batch."""
+"""Judges scripts in parallel, so that no core waits for the others of a batch."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 AHEAD = 3
-"""Candidates at hand for each core: most end in eager, long before one that is compiled."""
+"""Candidates per core: most end in eager, long before a compiled one."""
 T = TypeVar("T")
 
 
 def until_one_fails(candidates: Sequence[T], fails: Callable[[T], bool], jobs: int) -> list[bool | None]:
-    """Whether each candidate fails, asked in order and ``jobs`` at a time until one does; None for those that were not asked by then.
+    """Whether each candidate fails, judged in order and ``jobs`` at a time up to the first that does; None for the
+    rest.
 
-    Whatever ``fails`` raises is raised once those that were asked have been answered.
+    An exception of ``fails`` is raised once the running ones have ended.
     """
     verdicts: list[bool | None] = [None] * len(candidates)
     pending, lock = iter(range(len(candidates))), threading.Lock()

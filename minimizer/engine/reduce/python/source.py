@@ -18,7 +18,7 @@ from typing import TypeVar
 from minimizer.engine.user_script.slice import names_without_value
 
 Replacement = ast.AST | Sequence[ast.AST] | None
-"""The replacement of a node: another node, several (only in a list of nodes), or None for nothing."""
+"""The replacement of a node: another node, several (only in a list of nodes), or None to remove it."""
 
 Edit = Callable[[ast.AST], Replacement]
 T = TypeVar("T")
@@ -85,7 +85,9 @@ class Source:
             pending += reversed(list(ast.iter_child_nodes(node)))
 
     def edited(self, edits: Mapping[int, Edit]) -> Source | None:
-        """The script with an edit applied to each of these nodes; None if it is unchanged, no Python, or lacks a name that it had."""
+        """The script with an edit applied to each of these nodes; None if unchanged, invalid Python, or without a name
+        it still reads.
+        """
         tree = copy.deepcopy(self.tree)
         Editor(edits).visit(tree)
         source = Source(_numbered(tree))
@@ -112,7 +114,7 @@ class Source:
 
 
 def changed_lines(before: Source, after: Source) -> Hashable:
-    """The lines that a script has lost, and those that it has got; of lines that stand in several places also their neighbours."""
+    """The lines that a script lost and gained; for repeated lines also their neighbours."""
     lines = before.text.splitlines(), after.text.splitlines()
     lost, got = _change(Counter(lines[0]), Counter(lines[1]))
     if all(lines[0].count(line) == 1 for line, _ in lost):
@@ -125,7 +127,7 @@ def _change(before: Counter[T], after: Counter[T]) -> tuple[frozenset[tuple[T, i
 
 
 def _numbered(tree: ast.Module) -> ast.Module:
-    """Number the nodes that an edit has made or copied; the others keep their numbers."""
+    """Number the nodes created or copied by an edit; the others keep their numbers."""
     taken: set[int] = set()
     new: list[ast.AST] = []
     for node in ast.walk(tree):
@@ -185,7 +187,7 @@ class Editor(ast.NodeTransformer):
 
 
 def _magnitude(node: ast.AST) -> int:
-    """The weight of a number in `Source.key`: its size; 0 for 0, 1 and nodes that are no numbers."""
+    """The weight of a number in `Source.key`: its size; 0 for 0, 1 and other nodes."""
     value = node.value if isinstance(node, ast.Constant) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0

@@ -1,7 +1,8 @@
-"""Passes that make calls in the main thread of what a script gives to threads and pools.
+"""Passes that move the work of threads and pools to calls in the main thread.
 
-Seldom does it matter to a fault in which thread it shows. What a thread calls has no name at the end of the script, though, and a script
-that has lost one side of a queue waits for ever. A fault that needs the threads keeps them: the oracle has to confirm each candidate.
+The thread seldom matters to a fault. But objects used in a thread have no name at the end of the script, and a script
+that has lost one side of a queue waits for ever. A fault that needs the threads keeps them: the oracle has to confirm
+each candidate.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from minimizer.engine.user_script.syntax import full_name, imported
 
 THREAD, POOL = "threading.Thread", "ThreadPoolExecutor"
 PARAMETERS = ("group", "target", "name", "args", "kwargs")
-"""Of a thread, in their order."""
+"""The parameters of a thread, in their order."""
 
 
 def calls(problem: Problem[Source]) -> None:
-    """Write each thread, and what is submitted to pools, as calls, until no such edit is accepted."""
+    """Write each thread, and each task submitted to a pool, as a call, until no such edit is accepted."""
     problem.exhaust(_as_calls, "threads")
 
 
@@ -40,7 +41,7 @@ def _as_calls(source: Source) -> Iterator[Source | None]:
 
 
 def _call_of(node: ast.AST, names: dict[str, str]) -> ast.Call | None:
-    """The call that a thread makes, where ``node`` makes the thread and spells the arguments out; else None."""
+    """The call that a thread makes, if ``node`` creates the thread and spells the arguments out; else None."""
     if not isinstance(node, ast.Call) or full_name(node.func, names) != THREAD:
         return None
     given = dict(zip(PARAMETERS, node.args, strict=False)) | {k.arg: k.value for k in node.keywords if k.arg}
@@ -55,7 +56,7 @@ def _call_of(node: ast.AST, names: dict[str, str]) -> ast.Call | None:
 
 
 def _without_thread(source: Source, made: ast.AST, call: ast.Call) -> Iterator[Source | None]:
-    """With a call in place of a thread that is started where it is made, has a name, or stands in a list."""
+    """With a call in place of a thread that is started on creation, is named, or is in a list."""
     for node in source.nodes():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.value is made:
             yield source.edited({number_of(node): lambda _: call})
@@ -69,7 +70,7 @@ def _without_thread(source: Source, made: ast.AST, call: ast.Call) -> Iterator[S
 
 
 def _at_its_end_or_start(source: Source, made: ast.Assign, name: str, call: ast.Call) -> Iterator[Source | None]:
-    """With the call where the thread is joined, then where it is started: what it waits for may come in between."""
+    """With the call where the thread is joined, then where it is started: it may wait for something in between."""
     ended, begun = (_calls_of(source.statements, name, method) for method in ("join", "start"))
     gone: dict[int, Edit] = {number_of(one): lambda _: None for one in (made, *begun, *ended)}
     for places in (ended, begun):
@@ -97,12 +98,12 @@ def _in_a_loop(
 
 
 def _calls_of(statements: Collection[ast.stmt], name: str, *methods: str) -> list[ast.stmt]:
-    """Statements that call one of these methods of what has this name."""
+    """Statements that call one of these methods of the object with this name."""
     return [s for s in statements if isinstance(s, ast.Expr) and _method(s.value, {name}) in methods]
 
 
 def _method(node: ast.AST, names: Collection[str]) -> str:
-    """The method that a call calls of what has one of these names; empty for other nodes."""
+    """The called method of an object with one of these names; empty for other nodes."""
     called = node.func if isinstance(node, ast.Call) else None
     is_named = isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id in names
     return called.attr if is_named and isinstance(called, ast.Attribute) else ""
@@ -112,7 +113,7 @@ def _method(node: ast.AST, names: Collection[str]) -> str:
 
 
 def _pools(source: Source, names: dict[str, str]) -> dict[str, ast.AST]:
-    """What binds the name of each pool of threads: an assignment, or an item of a ``with``."""
+    """The node that binds the name of each thread pool: an assignment, or an item of a ``with``."""
     found: dict[str, ast.AST] = {}
     for node in source.nodes():
         value, target = None, None
@@ -159,7 +160,7 @@ def _of_all(statement: ast.AST) -> Replacement:
 
 
 def _result(call: ast.AST) -> Replacement:
-    """What a future holds, which is what was submitted."""
+    """The result of a future, which is the submitted call."""
     assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
     held = call.func.value
     is_submitted = isinstance(held, ast.Call) and isinstance(held.func, ast.Attribute) and held.func.attr == "submit"

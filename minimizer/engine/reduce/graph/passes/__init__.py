@@ -1,8 +1,8 @@
 """The passes: plain functions over a `Problem`, each of which makes its best program smaller in one way.
 
 Invariants of all passes: they propose well-formed programs only, they ask the problem rather than the oracle, a pass
-that made no progress makes none if it is run again at once, and no pass relies on the best program to stay the same
-meanwhile.
+that made no progress makes none if it is run again at once, and no pass relies on the best program staying the same
+while it runs.
 """
 
 from minimizer.engine.reduce.graph.passes.arguments import arguments, operands, values

@@ -16,7 +16,7 @@ from minimizer.engine.reduce.graph.passes.shapes import without_leading
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 FEW_NODES = 8
-"""Most nodes of a program for which each is tried together with the dimension: that costs a trial for each node."""
+"""Most nodes of a program for which each is tried together with the dimension, which costs one trial per node."""
 DIM_KEYWORDS = {"dim", "dims", "dim0", "dim1", "axis", "start_dim", "end_dim"}
 DIM_POSITIONS = {
     "transpose": (1, 2), "swapaxes": (1, 2), "movedim": (1, 2), "flatten": (1, 2), "diagonal": (2, 3),
@@ -107,7 +107,7 @@ def _shorter(args: tuple[Arg, ...]) -> tuple[Arg, ...]:
 
 
 def _less(arg: Arg) -> Arg:
-    """The dimension less one; a negative one, counted from the back, stays."""
+    """The dimension minus one; a negative one, counted from the end, stays."""
     if isinstance(arg, tuple | list):
         return type(arg)(_less(item) for item in arg)
     return arg - 1 if isinstance(arg, int) and not isinstance(arg, bool) and arg > 0 else arg

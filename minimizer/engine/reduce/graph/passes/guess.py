@@ -9,7 +9,7 @@ from minimizer.engine.reduce.graph.generators import generators
 from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 FEW_NODES = 2
-"""Most nodes of a program that is tried: larger ones seldom survive a change of every shape at once."""
+"""Most nodes of a program to guess for: larger ones seldom survive a change of every shape at once."""
 
 
 def guess(problem: ProgramProblem) -> None:

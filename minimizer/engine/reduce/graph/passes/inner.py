@@ -1,4 +1,4 @@
-"""The pass that makes the bodies of higher-order operators smaller, where the failure needs the operator itself."""
+"""The pass that shrinks the bodies of higher-order operators, for failures that need the operator itself."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def inner(problem: ProgramProblem) -> None:
-    """Bypass the nodes of bodies, and leave out operands that the failure does not need.
+    """Bypass the nodes of bodies, and drop operands that the failure does not need.
 
-    Invariant: when nothing changes, no single node of a body could be bypassed, and no operand left out.
+    Invariant: when nothing changes, no single node of a body could be bypassed, and no operand dropped.
     """
     problem.exhaust(leaner, "inside of bodies")
 
@@ -36,9 +36,10 @@ def leaner(program: Program) -> Iterator[Program | None]:
 
 @dataclass(frozen=True)
 class _Operands:
-    """What an operator hands to its bodies, in the order of their parameters: what a loop ``carried``, then the rest.
+    """The operands passed to an operator's bodies, in the order of their parameters: a loop's ``carried`` values, then
+    the rest.
 
-    ``before``: parameters in front of the ``free`` ones. ``place``: the index of these among the operator's arguments.
+    ``before``: parameters before the ``free`` ones. ``place``: the index of these among the operator's arguments.
     """
 
     bodies: tuple[Arg, ...]
@@ -69,7 +70,7 @@ def _without_free(program: Program, node: Node, given: _Operands, at: int) -> Pr
 
 
 def _without_carried(program: Program, node: Node, given: _Operands, at: int) -> Program | None:
-    """The program without a value that a loop carries, where only its own next value is made of it and nobody takes the last."""
+    """The program without a loop-carried value, if only its own next value depends on it and its last value is unused."""
     named = _named(program, given.bodies)
     if len(named) != 2 or len(given.carried) < 2 or not isinstance(named[1].result, tuple | list):
         return None
@@ -96,7 +97,7 @@ def _without_item(node: Node, place: int, at: int) -> Node:
 
 
 def _leading(body: Body, at: int) -> Body:
-    """The body reading its first parameter in the place of the one at this index."""
+    """The body with its first parameter in place of the one at this index."""
     if not 0 < at < len(body.parameters):
         return body
     lead = substitution({body.parameters[at]: Ref(body.parameters[0])})
@@ -104,7 +105,7 @@ def _leading(body: Body, at: int) -> Body:
 
 
 def _without_parameter(body: Body, at: int) -> Body | None:
-    """The body without a parameter that it does not read; None if it does, or has none there."""
+    """The body without an unread parameter; None if it is read or missing."""
     if at >= len(body.parameters):
         return None
     name = body.parameters[at]
@@ -131,7 +132,9 @@ def _pruned(body: Body) -> Body:
 def _calling(
     program: Program, node: Node, bodies: Sequence[Body | None], users: dict[str, Node] | None = None
 ) -> Program | None:
-    """The program with this node in the place of that of its name, and these bodies; without what only its operands needed."""
+    """The program with this node and these bodies in place of those of the same names, without nodes that only its
+    operands needed.
+    """
     changed = {node.name: node, **(users or {})}
     nodes = tuple(changed.get(other.name, other) for other in program.nodes)
     found = _with(replace(program, nodes=nodes), bodies)
@@ -139,7 +142,7 @@ def _calling(
 
 
 def _with(program: Program, bodies: Sequence[Body | None]) -> Program | None:
-    """The program with these bodies in the place of those of their names; None where one is none."""
+    """The program with these bodies in place of those of the same names; None if one is None."""
     if not bodies or None in bodies:
         return None
     changed = {body.name: body for body in bodies if body is not None}

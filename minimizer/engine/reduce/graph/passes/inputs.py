@@ -96,7 +96,9 @@ def _families(program: Program) -> list[tuple[Generator, ...]]:
 
 
 def literals(problem: ProgramProblem, item: Input) -> Iterator[Program | None]:
-    """The program with a small golden input, or view, as a literal; before that, all NaN or infinite if a part of it is."""
+    """The program with a small golden input, or view, as a literal; if it has NaN or infinities, first filled with
+    them.
+    """
     code = problem.literal(item.golden) if item.golden is not None else None
     if code is None or item.meta is None:
         return

@@ -52,7 +52,7 @@ def bypass(problem: ProgramProblem) -> None:
     Invariant: when nothing changes, no single node could be bypassed, whichever of its similar inputs replaces it.
     """
     names = [node.name for node in problem.best.nodes]
-    # After `window` the two ends are needed most certainly: try to bypass everything between them in one trial.
+    # After `window` the two ends are the most likely to be needed: try to bypass everything between them in one trial.
     if len(names) > 3 and problem.judge([cut.bypass(problem.best, names[1:-1])], "bypass")[0]:
         names = [node.name for node in problem.best.nodes]
     problem.shrink(names, cut.bypass, "bypass", whole=False)

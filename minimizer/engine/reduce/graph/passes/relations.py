@@ -1,4 +1,4 @@
-"""The pass for inputs that are views of other inputs: each is made independent if the failure survives that."""
+"""The pass for inputs that are views of other inputs: each becomes independent if the failure survives that."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from minimizer.engine.reduce.graph.program_problem import ProgramProblem
 
 
 def relations(problem: ProgramProblem) -> None:
-    """Make views into inputs of their own, from code: golden values would still share the memory of the base.
+    """Make views independent inputs, created by code: golden values would still share the base's memory.
 
-    Invariant: when nothing changes, no single view could be made by any generator or literal.
+    Invariant: when nothing changes, no single view could be created by any generator or literal.
     """
     for name in [item.name for item in problem.best.inputs if item.view is not None]:
         problem.first(independent(problem.best, name), "relations")

@@ -152,14 +152,14 @@ def _resized_input(item: Input, shape: tuple[int, ...], program: Program) -> Inp
 
 
 def _with_steps(item: Input, change: Callable[[tuple[Node, ...]], Iterable[Node]]) -> Input:
-    """The input with other operations that make it a view; unchanged if it is none."""
+    """The input with other operations that derive it as a view; unchanged if it is no view."""
     if item.view is None:
         return item
     return replace(item, view=replace(item.view, steps=tuple(change(item.view.steps))))
 
 
 def _without_first(steps: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The operations on a base that loses its first dimension: an index that takes all of that loses it too."""
+    """The operations for a base that loses its first dimension: an index over that whole dimension loses it too."""
     first, *rest = steps
     index = first.args[0] if first.target == "operator.getitem" else None
     if not isinstance(index, tuple) or index[0] != slice(None):
