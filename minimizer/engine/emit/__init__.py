@@ -79,7 +79,9 @@ def emit(
     attempts = idioms.attempts_for(rate)
     settings = list(own.settings)
     if program.around and not (failure.kind is Kind.WRONG_GRADIENT and program.grad):
-        settings += [f"{context}.__enter__()" for context in program.around]  # no backward would run outside of them
+        settings += [
+            f"{context}.__enter__()" for context in program.around
+        ]  # a context manager would not cover the backward
     if attempts > 1 and not any("force_disable_caches" in line for line in program.setup):
         settings.append("torch._inductor.config.force_disable_caches = True  # each time compiled anew")
     # Dynamo takes such bodies, and Inductor freezes, only where no gradient is asked for.

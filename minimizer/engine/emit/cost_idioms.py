@@ -1,4 +1,4 @@
-"""The idioms of findings that are figures: a repro measures both sides, and asserts a factor between them that noise does not reach."""
+"""The idioms of findings that are figures: measure both sides, and assert a factor between them beyond the noise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minimizer.engine.emit.subject import WAIT_FOR_GPU, Subject
 from minimizer.vocabulary import Kind
 
 TURNS = 20
-"""Turns of both sides, of whose times the least counts."""
+"""Turns of both sides, of which the minimum times count."""
 
 
 def slow(subject: Subject) -> tuple[str, list[str], str]:
@@ -28,7 +28,7 @@ def slow(subject: Subject) -> tuple[str, list[str], str]:
 
 
 def memory(subject: Subject) -> tuple[str, list[str], str]:
-    """Bytes of all storages that autograd saves in a call, but for those of inputs."""
+    """Bytes of all storages that autograd saves in a call, except those of inputs."""
     fn, out, saved, kept = (subject.helpers[name] for name in ("fn", "out", "saved", "kept"))
     given = ", ".join(item.name for item in subject.program.inputs if item.meta is not None)
     definition = f"""\
@@ -49,7 +49,9 @@ def {kept}({fn}):
 
 
 def compile_time(subject: Subject) -> tuple[str, list[str], str]:
-    """Seconds by which a first compiled call takes longer than a second, beside those of a single operator; no cache is read."""
+    """Seconds by which a first compiled call takes longer than a second, compared with a single operator; no cache is
+    read.
+    """
     fn, seconds = subject.helpers["fn"], subject.helpers["seconds"]
     small = 'torch.ones(8, device="cuda")' if subject.waits else "torch.ones(8)"
     single = f"{replace(subject, function='torch.neg').compiled}({small})"
@@ -73,13 +75,15 @@ COSTS: Mapping[Kind, Callable[[Subject], tuple[str, list[str], str]]] = {
     Kind.MEMORY: memory,
     Kind.COMPILE_TIME: compile_time,
 }
-"""For each kind: a definition, the statements that bind ``expected`` and ``actual``, and what `actual` may be a multiple of."""
+"""For each kind: a definition, the statements that bind ``expected`` and ``actual``, and the base of the factor on
+``actual``.
+"""
 FORMATS: Mapping[Kind, str] = {Kind.SLOW: ":.3g", Kind.MEMORY: ":,", Kind.COMPILE_TIME: ":.1f"}
 """How the figures are written: seconds, or bytes."""
 
 
 def write(kind: Kind, subject: Subject, guard: Callable[..., str]) -> str:
-    """The statements below the function; ``guard`` puts those into ``try`` that may fail for reasons of the machine."""
+    """The statements below the function; ``guard`` wraps those in ``try`` that may fail for reasons of the machine."""
     definition, measured, base = COSTS[kind](subject)
     shown = "{expected=" + FORMATS[kind] + "}, {actual=" + FORMATS[kind] + "}"
     measures = guard(*subject.settings, *subject.inputs, *measured)

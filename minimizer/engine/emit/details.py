@@ -42,14 +42,14 @@ class Details(TypedDict, total=False):
     signal: str
     """``SIGSEGV``, ``SIGABRT``, ..."""
     overwrites: bool
-    """Whether it dies of memory that was overwritten, by one signal or another."""
+    """Whether it dies of overwritten memory, by varying signals."""
     hang_after: float
-    """Seconds after which a repro takes compilation for hung, if other than `idioms.REPRO_SECONDS`."""
+    """Seconds of compilation that count as a hang, if other than `idioms.REPRO_SECONDS`."""
     stuck_in: str
-    """The function that never returns, as a stack names it."""
+    """The function that never returns, as named in a stack."""
     times: float
-    """For a figure: how many times the base compiled code must cost to show the finding."""
+    """For a figure: the factor over the base cost from which compiled code shows the finding."""
     calls: int
-    """For times of calls: how many are timed together."""
+    """For times of calls: the number timed together."""
     eager_error: str
     """For a missing error: the name of the exception type that eager raises."""

@@ -37,7 +37,7 @@ except Exception as error:
 MAX_ATTEMPTS = 50
 STORAGE = ".untyped_storage().data_ptr()"
 SHARED = {"aliasing": "shared memory: ", "identity": "one object: "}
-"""What both sides say of two tensors, for each aspect that concerns two."""
+"""The prefix of both sides' descriptions, for each aspect that concerns two tensors."""
 BOTH = "{expected=}, {actual=}"
 """The message of an assertion."""
 
@@ -72,7 +72,7 @@ def _may_repeat(setting: str) -> bool:
 
 
 def hang_after(subject: Subject) -> float:
-    """Seconds after which a repro takes compilation for hung."""
+    """Seconds of compilation that a repro counts as a hang."""
     return subject.details.get("hang_after", REPRO_SECONDS)
 
 
@@ -101,7 +101,7 @@ def _signal(subject: Subject) -> str:
 
 
 def _signals(subject: Subject) -> Sequence[str]:
-    """The signals that the process may die by: several where memory is overwritten, as what was there decides."""
+    """The signals that may kill the process: several for overwritten memory, whose old content decides."""
     return ("SIGABRT", "SIGSEGV") if "overwrites" in subject.details else (_signal(subject),)
 
 
@@ -155,7 +155,7 @@ def _bound(subject: Subject, expected: str, actual: str) -> list[str]:
 
 def _values(subject: Subject) -> str:
     changed = [name for name in subject.details.get("mutated", []) if name not in subject.program.outputs]
-    if changed:  # what is returned is right
+    if changed:  # the returned values are right
         return _close(
             replace(subject, fresh_inputs=True), lambda _: ", ".join(changed), lambda side: [subject.call(side)]
         )

@@ -1,4 +1,4 @@
-"""The lines that make a repro's inputs: inline if possible, else read from ``data.pt`` in the same folder."""
+"""The lines that create a repro's inputs: inline if possible, else read from ``data.pt`` in the same folder."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ def draws(program: Program) -> bool:
 
 
 def changed(program: Program) -> bool:
-    """Whether the function may mutate an input: by its name, a node writes to a value that may alias one."""
+    """Whether the function may mutate an input: judged by names, whether a node writes to a value that may alias one."""
     return _writes_to({i.name for i in program.inputs}, program.nodes)
 
 
 def changes_operands(program: Program) -> bool:
-    """Whether the body of a higher-order operator may mutate what the operator hands to it."""
+    """Whether the body of a higher-order operator may mutate an operand."""
     return any(_writes_to({*body.parameters}, body.nodes) for body in program.called)
 
 

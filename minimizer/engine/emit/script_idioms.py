@@ -32,7 +32,7 @@ except AssertionError as error:
 """
 """The handler of the script's own check; its SystemExit passes through the surrounding handler."""
 BOUND = "actual", "expected"
-"""Names for what both sides return."""
+"""Names for the results of both sides."""
 NAMES_GPU, BINDS_TORCH = re.compile(r"\bcuda\b"), re.compile(r"^import torch(?!\w| as\b)", re.MULTILINE)
 NAMES = ("check", "run", "program")
 """Names for the last statement of a script as a function."""
@@ -75,9 +75,10 @@ def emit_script(
 
 
 def _in_one_process(text: str, failure: Failure, repro: Callable[[str], Repro]) -> Iterator[Repro]:
-    """The forms that run the last statement without the compiler, then with it: as a function where that is shorter than to write it twice.
+    """The forms that run the last statement without the compiler, then with it; as a function if that is shorter.
 
-    At last all that the script does as a function: what its last statement works on may be of use only once, such as a graph of autograd.
+    Finally, the whole script as a function: the operands of its last statement may be usable only once, such as an
+    autograd graph.
     """
     twice = repro(_twice(text, failure))
     named = repro(_twice(_named(text, 1), failure))
@@ -118,9 +119,10 @@ def _reads_as_lines(text: str) -> bool:
 
 
 def _both_sides(text: str) -> str | None:
-    """The form of a script that ends by comparing one expression with and without the compiler: it has run in eager by itself.
+    """The form of a script that ends by comparing one expression with and without the compiler: it has run in eager by
+    itself.
 
-    None for other scripts: whether their last statement passes without the compiler is seen by running it.
+    None for other scripts: only running them shows whether their last statement passes without the compiler.
     """
     tree = ast.parse(text)
     *before, last = tree.body
@@ -140,7 +142,7 @@ def _both_sides(text: str) -> str | None:
 
 
 class _Uncompiled(ast.NodeTransformer):
-    """Puts functions in the place of what ``torch.compile`` makes of them; ``before``: statements that may bind that to names."""
+    """Replaces results of ``torch.compile`` by their functions; ``before``: statements that may bind them to names."""
 
     def __init__(self, before: Sequence[ast.stmt]) -> None:
         named = {name: s.value for s in before if isinstance(s, ast.Assign) and (name := bound_name(s)) is not None}
@@ -166,7 +168,7 @@ def _twice(text: str, failure: Failure) -> str:
     definitions = _text([s for s in before if isinstance(s, DECLARATIONS)])
     setting = _text([s for s in before if not isinstance(s, DECLARATIONS)])
     statement = ast.unparse(last)
-    # The kernels of a GPU fail, or never end, behind the call that starts them; a script that names one may run without.
+    # GPU kernels fail, or never end, after the call that launches them; a script that names a GPU may run without one.
     if failure.kind in (Kind.RUNTIME_ERROR, Kind.HANG) and NAMES_GPU.search(text) and BINDS_TORCH.search(text):
         statement += f"\nif torch.cuda.is_available():\n    {WAIT_FOR_GPU}"
     raises = not failure.kind.is_numeric and failure.kind is not Kind.HANG
@@ -175,7 +177,7 @@ def _twice(text: str, failure: Failure) -> str:
     handler = judged(header.telltale(failure), "" if eager else SAID, message=message)
     if eager is None:
         eager = f'with torch.compiler.set_stance("force_eager"):\n{textwrap.indent(statement, "    ")}'
-    elif failure.kind is Kind.COMPILE_ERROR:  # no error of eager's could be mistaken for it
+    elif failure.kind is Kind.COMPILE_ERROR:  # eager raises no such error
         return f"{definitions}\ntry:\n{_indented(setting, eager, statement)}\n{handler}"
     if failure.kind.is_numeric:
         check = f"try:\n{_indented(statement)}\n{CHECK_FAILED}"
@@ -188,7 +190,7 @@ def _twice(text: str, failure: Failure) -> str:
 
 
 def _named(text: str, count: int) -> str:
-    """The script with the last ``count`` statements that are no definitions in a function, so that they need not be written twice."""
+    """The script with its last ``count`` statements, without definitions, in a function, to avoid writing them twice."""
     tree = ast.parse(text)
     doing = [s for s in tree.body if not isinstance(s, DECLARATIONS)][-count:]
     taken = {getattr(n, "id", getattr(n, "name", "")) for n in ast.walk(tree)}

@@ -31,7 +31,7 @@ WAIT_FOR_GPU = "torch.cuda.synchronize()"
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of a repro: what it runs. ``program`` has the final names."""
+    """The subject of a repro. ``program`` has the final names."""
 
     program: Program
     function: str
@@ -91,7 +91,7 @@ class Subject:
 
     @property
     def waits(self) -> Sequence[str]:
-        """Statements that wait for the GPU, whose kernels fail, or never end, behind the call that starts them; none on a CPU."""
+        """Statements that wait for the GPU, whose kernels fail, or never end, after their launch; none on a CPU."""
         devices = {meta.device for meta in self.program.metas.values() if meta}
         texts = (*self.inputs, render.function(self.program))
         return [WAIT_FOR_GPU] if "cuda" in devices or any("cuda" in text for text in texts) else []
@@ -121,8 +121,8 @@ class Subject:
 def may_copy(program: Program, details: Details) -> bool:
     """Whether clones of mutated inputs serve as well as fresh inputs.
 
-    Not if the inputs themselves are compared, if they must be leaves, if a clone has other strides, or if they may share a storage, as
-    a view does with its base, and those can that are read from a file.
+    Not if the inputs themselves are compared, if they must be leaves, if a clone has other strides, or if they may
+    share a storage, as a view does with its base, and as inputs read from a file may.
     """
     if (
         any(item.view is not None for item in program.inputs)

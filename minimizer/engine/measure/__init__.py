@@ -1,1 +1,1 @@
-"""Measurements that judge nothing: the error of each layer, and how healthy the compiled code is."""
+"""Measurements without a verdict: the error of each layer, and the health of the compiled code."""

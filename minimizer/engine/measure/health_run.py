@@ -1,6 +1,6 @@
-"""How healthy the compiled code is, from a run of the script of its own: late, niced, on a cold cache, and timed.
+"""Measures the health of the compiled code in a separate run of the script: late, niced, on a cold cache, and timed.
 
-The trace of that run (what ``TORCH_TRACE`` writes) is kept, and made into pages by tlparse.
+The trace of that run (from ``TORCH_TRACE``) is kept, and converted to pages by tlparse.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from minimizer.report.examined import Health
 from minimizer.report.traces import PAGES, TRACE
 
 TRACE_BYTES, PAGES_BYTES, MOST_PAGES = 16 << 20, 32 << 20, 2000
-"""Of a trace, and of the pages made of it: how many bytes are kept, and how many files."""
+"""Most kept bytes of a trace, and of its pages, and most page files."""
 
 
 def examine(surveys: Surveys, place: Place, journal: Journal, *, keep: Callable[[Health], None]) -> TimedRun | None:
-    """Run the script once more, and keep its trace; ``keep`` takes what its code costs, if it comes to its end, and the run is returned.
+    """Run the script once more, and keep its trace; returns the run, and ``keep`` takes its costs if it completes.
 
     Raises:
         BudgetExceeded: the time is over.
@@ -54,12 +54,12 @@ def examine(surveys: Surveys, place: Place, journal: Journal, *, keep: Callable[
 
 
 def report_of(found: protocol.Health, *, is_crowded: bool) -> Health:
-    """The part of the report that says it."""
+    """The report's part on health."""
     return Health(**found.model_dump(include=set(Health.model_fields)), is_crowded=is_crowded)
 
 
 def tlparse(trace: bytes, place: Place, journal: Journal) -> bytes | None:
-    """The pages that tlparse makes of a trace, as a zip; None where it does not understand it, or its program cannot be found."""
+    """The pages that tlparse creates from a trace, as a zip; None if it cannot parse it, or its program is missing."""
     program = shutil.which("tlparse", path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", ""))))
     if program is None:
         journal.log("the program tlparse is neither beside this Python nor on PATH: no pages are made of the trace")
@@ -80,7 +80,7 @@ def tlparse(trace: bytes, place: Place, journal: Journal) -> bytes | None:
 
 
 def _trace(place: Place, folder: Path) -> bytes | None:
-    """The trace that the child has written, if it fits."""
+    """The child's trace, if it is not too large."""
     name = min((path for path in folder.iterdir() if path.suffix == ".log"), default=None)
     found = None if name is None else read_untrusted(place.scratch, name.relative_to(place.scratch), TRACE_BYTES + 1)
     if not found or len(found) > TRACE_BYTES:

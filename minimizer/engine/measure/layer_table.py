@@ -30,7 +30,7 @@ from minimizer.vocabulary import Kind
 MOST_LAYERS = 200
 """Most rows: if there are more modules, they are merged into their parents."""
 AROUND, MOST_NODES = 3, 24
-"""Most steps from the culprit, and most nodes, of the graph that is shown."""
+"""Most steps from the culprit, and most nodes, of the shown graph."""
 MOST_ELEMENTS = 1 << 28
 """Most elements in the inputs and layers of a graph for which a table is made: the child holds them several times."""
 ATTEMPTS = 4
@@ -45,7 +45,7 @@ class Row:
     found: dict[str, Outcome]
 
     def verdict(self, backward: bool = False) -> LayerVerdict:
-        """The verdict: ``bad`` (a root), ``propagated`` (it passes wrong values on), ``good`` or ``unknown``."""
+        """The verdict: ``bad`` (a root), ``propagated`` (it propagates wrong values), ``good`` or ``unknown``."""
         tail = " backward" if backward else ""
         local, whole = self.found.get(f"local{tail}"), self.found.get(f"whole{tail}")
         if local is not None and signature_of(local) is not None:
@@ -69,7 +69,7 @@ class Table:
     """The rows of a graph.
 
     ``observed``: whether the compiled whole still fails in the phase at fault (a forward with the values of all layers
-    returned); None if not known.
+    returned); None if unknown.
     """
 
     rows: tuple[Row, ...]
@@ -109,7 +109,7 @@ def describe(
     """
     found = Described()
     if any(accepted.kind is Kind.HANG for accepted in oracle.accepts):
-        return []  # every layer would have to be waited for until its timeout
+        return []  # every layer would cost a timeout
     table = tabulate(program, oracle, seconds=min(TABLE_SECONDS * crowding(), HALF * journal.clock.left))
     if table is not None:
         found = replace(found, layers=tuple(_with_known(table.layers(), known)))
@@ -139,7 +139,7 @@ def _doubts(table: Table, program: Program, culprit: Sequence[str], oracle: Orac
     phases = _phases(program, oracle)
     if table.observed is False:
         seen = (
-            "Compiled once more after its layers, the graph has the right gradients."  # no layer was returned for these
+            "Compiled once more after its layers, the graph has the right gradients."  # layers were not returned here
             if phases == (True,)
             else "With every layer's values returned, the compiled graph does not fail: observing it makes the failure vanish."
         )
@@ -167,7 +167,7 @@ def _phases(program: Program, oracle: Oracle) -> tuple[bool, ...]:
 
 
 def _observed(whole: dict[str, Outcome], phases: Sequence[bool]) -> bool | None:
-    """Whether the compiled whole failed in any of these phases; None if that is not known."""
+    """Whether the compiled whole failed in any of these phases; None if unknown."""
     ends = [whole.get("whole backward" if backward else "whole") for backward in phases]
     unknown = (None, Ending.SETUP_ERROR, Ending.EAGER_ERROR)
     endings = [None if end is None else end.ending for end in ends]

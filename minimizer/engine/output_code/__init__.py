@@ -1,4 +1,4 @@
-"""The code that Inductor has generated for a repro, read from a structured trace (``TORCH_TRACE``) of one more run of it.
+"""Inductor's generated code for a repro, read from a structured trace (``TORCH_TRACE``) of one more run.
 
 `generated_code` makes that run; `choose` finds the kernel that computes the culprit, `marks` its lines.
 """

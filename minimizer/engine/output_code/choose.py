@@ -1,4 +1,4 @@
-"""The kernel that computes the culprit, among all that a repro has."""
+"""Chooses the kernel that computes the culprit among all kernels of a repro."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from minimizer.report.generated_code import GeneratedCode
 from minimizer.report.safe_markdown import without_folders
 
 MOST_CHARS, MOST_LINES = 20_000, 500
-"""Of a kernel that a report shows, and of its ATen graph."""
+"""Most characters and lines of a kernel, and of its ATen graph, in a report."""
 MOST_OTHERS = 5
 NOISE = re.compile(r";  (?:\w+ = )+None$|^ *# No stacktrace found for following nodes\n", re.MULTILINE)
-"""What a graph has that says nothing to a reader: names that are deleted, and that a line is not known."""
+"""Matches uninformative parts of a graph: deletions of names, and notes on unknown lines."""
 BESIDE = marks.SAYS_NOTHING | marks.CASTS
-"""Operators that may stand beside the culprit in a kernel that computes nothing else."""
+"""Operators allowed next to the culprit in a kernel that counts as computing nothing else."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel of a graph, with the ATen nodes that it computes: those of the culprit, and the others."""
+    """A kernel of a graph, with its ATen nodes: those of the culprit, and the others."""
 
     graph: Graph
     kernel: Kernel
     own: frozenset[str]
     others: frozenset[str]
     is_named: bool
-    """Whether it says itself that it is made of the culprit."""
+    """Whether its own metadata lists the culprit."""
     errors: tuple[int, ...]
 
     def packets(self, nodes: Iterable[str]) -> set[str]:
@@ -38,7 +38,7 @@ class Candidate:
         return {packet_of(self.graph.calls[node]) for node in nodes if node in self.graph.calls}
 
     def blamed(self, operators: Collection[str]) -> Candidate:
-        """The same with the part of the culprit as its own that is to blame, where there is more of it."""
+        """The same, narrowed to the part of the culprit to blame, if it has several."""
         of_both = self.own | self.others
         wrong = {node for node in of_both if self.packets([node]) & set(operators)}
         return replace(self, own=frozenset(wrong), others=of_both - wrong) if wrong else self
@@ -52,14 +52,15 @@ def choose(
     blamed: Collection[str] = (),
     output: str = "",
 ) -> GeneratedCode | None:
-    """The kernel of the culprit; None where no kernel can be told to be it.
+    """The kernel of the culprit; None if no kernel can be identified.
 
     Args:
         graphs: all of the repro.
         operators: the culprit's, as aten packets (``aten.relu``).
         is_backward: whether a gradient is wrong.
-        blamed: ATen operators whose lowerings are to blame, ``tanh``: what the culprit was decomposed into may be all right but for them.
-        output: what the repro has printed, with what a C++ compiler may have said.
+        blamed: ATen operators with blamed lowerings, such as ``tanh``: the rest of the culprit's decomposition may be
+            right.
+        output: the output of the repro, perhaps with errors of a C++ compiler.
     """
     names = frozenset(name.rpartition(".")[2] for name in operators)
     names |= {f"{name}_backward" for name in names} | ({"threshold_backward"} if "relu" in names else set())
@@ -72,7 +73,7 @@ def choose(
         is_generated = one.kernel.language != "extern"
         return bool(one.errors), (one.graph.phase == "backward") == is_backward, is_generated, one.is_named
 
-    first = max(found, key=rank)  # the first of those that are as good
+    first = max(found, key=rank)  # the first of equally ranked ones
     alike = [one.kernel.name for one in found if rank(one)[1:] == rank(first)[1:] and one is not first]
     others = [name for name in dict.fromkeys(alike) if name != first.kernel.name]
     return _described(first, names, blamed, others[:MOST_OTHERS])
@@ -85,14 +86,14 @@ def packet_of(call: str) -> str:
 
 
 def _candidates(graph: Graph, names: frozenset[str], output: str) -> list[Candidate]:
-    """The kernels of a graph, with what they have of the culprit."""
+    """The kernels of a graph, with their parts of the culprit."""
     calls, kernels, found = graph.calls, kernels_in(graph.code), list[Candidate]()
     stripped = {name.strip("_") for name in names}
     for kernel in kernels:
         became = graph.became or kernel.became
         computed = graph.computed.get(kernel.name) or frozenset[str]().union(*kernel.became.values())
         if not computed and len(kernels) == 1:
-            computed = frozenset(calls)  # a single kernel computes all
+            computed = frozenset(calls)  # a single kernel computes everything
         traced = (nodes for node, nodes in became.items() if packet_of(graph.traced.get(node, "")) in stripped)
         own = computed & {*(node for node, call in calls.items() if packet_of(call) in names)}.union(*traced)
         is_named = bool(names & kernel.made_of) or any(f"_{name}_" in f"_{kernel.fused}_" for name in names)
@@ -124,7 +125,7 @@ def _described(found: Candidate, names: frozenset[str], blamed: Collection[str],
 
 
 def _marked(one: Candidate, names: frozenset[str]) -> tuple[list[int], str]:
-    """Lines of the kernel, and why they are marked; or why none is."""
+    """Lines of the kernel with the reason for marking them, or the reason why none are marked."""
     kernel = one.kernel
     if kernel.language == "extern":
         return [], ""
@@ -145,7 +146,7 @@ def _told_apart(one: Candidate) -> tuple[list[int], str]:
 
 
 def _of_blamed(one: Candidate) -> tuple[list[int], str]:
-    """The lines of the operators whose lowering is to blame, in a kernel that computes others as well."""
+    """The lines of the operators with blamed lowerings, in a kernel that computes others as well."""
     kernel = one.kernel
     if one.errors or kernel.language == "extern" or not one.others:
         return [], ""
@@ -158,7 +159,7 @@ def _of_blamed(one: Candidate) -> tuple[list[int], str]:
 
 
 def _is_all(one: Candidate, names: frozenset[str]) -> bool:
-    """Whether a kernel computes nothing but the culprit, by what it is made of."""
+    """Whether a kernel computes nothing but the culprit, according to its operators."""
     kernel, allowed = one.kernel, names | BESIDE
     if kernel.made_of:
         return kernel.made_of <= allowed
@@ -167,7 +168,7 @@ def _is_all(one: Candidate, names: frozenset[str]) -> bool:
 
 
 def _shown(kernel: Kernel) -> tuple[str, int]:
-    """The source for a reader, and how many lines of it are left out at the top: imports, headers and hints to the autotuner."""
+    """The readable source, and the number of lines dropped at the top: imports, headers and hints to the autotuner."""
     lines = kernel.code.split("\n")
     begins = "@triton.jit" if kernel.language == "triton" else 'extern "C"' if kernel.language == "cpp" else ""
     first = next((number for number, line in enumerate(lines) if begins and line.startswith(begins)), 0)
@@ -175,6 +176,6 @@ def _shown(kernel: Kernel) -> tuple[str, int]:
 
 
 def _cut(text: str) -> str:
-    """Text without the folders of the machine, as long as a report may have it."""
+    """Text without the machine's folders, shortened for a report."""
     lines = [without_folders(line) for line in text[:MOST_CHARS].rstrip().split("\n")]
     return "\n".join("".join(c for c in line if c.isprintable() or c == "\t") for line in lines[:MOST_LINES])

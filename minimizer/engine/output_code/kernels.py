@@ -1,4 +1,4 @@
-"""Takes Inductor's output code apart: the kernels that it defines, and the calls of kernels that libraries have."""
+"""Parses Inductor's output code: its kernel definitions, and calls of library kernels."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ CALL_LINES = 20
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel, or the call of one that a library has (``extern``).
+    """A kernel, or the call of a library kernel (``extern``).
 
-    ``code`` is its source as the compiler is given it. ``made_of`` are the operators that it was made of, ``aten.`` left out, where
-    the output code lists them, and ``became`` the ATen nodes of each node that Dynamo has traced; ``fused`` is the list of operators in its
-    name, joined by underscores.
+    ``code`` is its source as passed to the compiler. ``made_of`` are its operators without ``aten.``, if the output
+    code lists them, and ``became`` maps each node of Dynamo's graph to its ATen nodes; ``fused`` is the list of
+    operators in its name, joined by underscores.
     """
 
     name: str
@@ -38,13 +38,13 @@ class Kernel:
 
     @property
     def fused(self) -> str:
-        """See there; empty where the name has none."""
+        """The fused operators of its name; empty without any."""
         found = FUSED.match(self.name)
         return found["ops"] if found else ""
 
 
 def kernels_in(output_code: str) -> list[Kernel]:
-    """The kernels of a graph in the order of their definitions, and behind them the calls of others."""
+    """The kernels of a graph in the order of their definitions, followed by the calls of library kernels."""
     found, end = list[Kernel](), 0
     for match in KERNEL.finditer(output_code):
         language = LANGUAGES.get(match["how"])
@@ -56,7 +56,7 @@ def kernels_in(output_code: str) -> list[Kernel]:
 
 
 def _described_above(text: str) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
-    """What the comment directly above a definition says of it: ``made_of`` and ``became``."""
+    """The ``made_of`` and ``became`` in the comment directly above a definition."""
     made_of, became = frozenset[str](), dict[str, frozenset[str]]()
     for line in reversed(text.rstrip("\n").split("\n")):
         if not line.startswith("#"):
@@ -69,7 +69,7 @@ def _described_above(text: str) -> tuple[frozenset[str], dict[str, frozenset[str
 
 
 def _calls(lines: list[str]) -> Iterator[Kernel]:
-    """The calls of kernels that libraries have, each below the comment that says what it is made of."""
+    """The calls of library kernels, each below the comment that lists its operators."""
     made_of = frozenset[str]()
     for number, line in enumerate(lines):
         if (found := MADE_OF.match(line)) is not None:

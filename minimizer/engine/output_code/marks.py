@@ -1,9 +1,10 @@
-"""Which lines of a kernel compute the culprit, as far as that can be known.
+"""Finds the lines of a kernel that compute the culprit, as far as that can be determined.
 
-Inductor inlines operators into each other and notes no origin of a statement, but two things tell. Where a kernel computes nothing but
-the culprit, as of a minimal repro most do, all of its arithmetic is the culprit's. Where it was fused with other operators, a statement is the culprit's
-if some ATen operator of the culprit is written so, and none of the others. What neither tells is not marked. And of a kernel that does
-not compile the C++ compiler has named the lines.
+Inductor inlines operators into each other without recording the origin of a statement, but there are two clues. If a
+kernel computes nothing but the culprit, as in most minimal repros, all of its arithmetic is the culprit's. If the
+culprit was fused with other operators, a statement is the culprit's if its form matches some ATen operator of the
+culprit, and none of the others. Without either clue nothing is marked. For a kernel that does not compile, the C++
+compiler has named the lines.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from minimizer.report.generated_code import Language
 
 Sort = Literal["arithmetic", "cast", "load", "constant", "store"]
 SORTS: tuple[Sort, ...] = ("arithmetic", "cast", "load", "constant", "store")
-"""What statements do. Those of a culprit that has none of one sort are of the next: to flip is to load from elsewhere."""
+"""Types of statements. If the culprit has none of one type, those of the next are its own: a flip is a load from
+elsewhere.
+"""
 LONGEST = 2000
-"""Characters of a line that is looked at."""
+"""Characters of the longest line to examine."""
 CPP_STATEMENT = re.compile(r"^(?:[\w:<>, ]{1,200} )?(tmp\w*) = (.+);$")
 TRITON_STATEMENT = re.compile(r"^(_?tmp\w*) = (.+)$")
 CPP_STORE = re.compile(r"\.store\(|^\w*out_ptr\d+\[[^=]{1,500}\] = |atomic_add")
@@ -39,20 +42,20 @@ WRITTEN: dict[str, str] = {
     "sigmoid": r"sigmoid\(|decltype\(tmp\w*\)\(1\)/", "pow": r"pow\(|(tmp\w+) \* \1\b", "bitwise_xor": r" \^ ", "logical_not": r"!|== 0", "bitwise_not": r"~|== 0", "reciprocal": r"reciprocal|^(?:1|tmp\w*) / ",
     "convert_element_type": r"convert<|static_cast<.*>\(tmp|\.to\(tl\.", "_to_copy": r"convert<|static_cast<.*>\(tmp|\.to\(tl\.",
 }  # fmt: skip
-"""How operators are written whose own names do not stand in the code."""
+"""Forms in the code of operators that do not appear by name."""
 BY_NAME = frozenset({
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos", "cosh", "erf", "erfc", "erfinv", "exp", "exp2", "expm1",
     "floor", "fmod", "hypot", "isinf", "isnan", "lgamma", "log", "log10", "log1p", "log2", "nextafter", "rsqrt", "sin", "sinh", "sqrt", "tan",
     "tanh", "trunc",
 })  # fmt: skip
-"""Operators whose own name stands in the code."""
+"""Operators that appear in the code by name."""
 BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 WRAPPED = re.compile(r"^(?:float|double|int64_t|int32_t)?\((.*)\)$")
 SAYS_NOTHING = frozenset({
     "view", "reshape", "_unsafe_view", "expand", "permute", "t", "transpose", "unsqueeze", "squeeze", "clone", "detach", "alias", "full",
     "as_strided", "slice", "select", "getitem",
 })  # fmt: skip
-"""Operators that compute nothing: statements are not told from theirs."""
+"""Operators that compute nothing: statements cannot be distinguished from theirs."""
 KNOWN = BY_NAME | SAYS_NOTHING | frozenset(WRITTEN)
 CASTS = frozenset({"_to_copy", "convert_element_type", "to", "to_dtype"})
 ERROR = re.compile(r"\.cpp:(\d{1,6}):\d+: error: [^\n]*\n\s*\d+ \| ([^\n]*)")
@@ -60,7 +63,7 @@ MOST_ERRORS = 50
 
 
 def errors_in(code: str, output: str) -> list[int]:
-    """The lines, from 1, of which a C++ compiler has said that they are wrong, and that it has quoted as they stand there."""
+    """The lines, from 1, that a C++ compiler reported as wrong, and quoted as they are."""
     lines = code.split("\n")
     found = set[int]()
     for error in list(ERROR.finditer(output))[:MOST_ERRORS]:
@@ -71,7 +74,9 @@ def errors_in(code: str, output: str) -> list[int]:
 
 
 def all_of(code: str, language: Language, operators: Collection[str]) -> list[int]:
-    """The lines, from 1, of a kernel that computes nothing but ``operators``: its arithmetic, or what it has in its place."""
+    """The lines, from 1, of a kernel that computes nothing but ``operators``: its arithmetic, or else the next type of
+    statement.
+    """
     sorts = _sorts(code, language)
     is_cast = bool(CASTS.intersection(operators))
     wanted: list[set[Sort]] = [{"arithmetic", "cast"} if is_cast else {"arithmetic"}, *({sort} for sort in SORTS[1:])]
@@ -79,9 +84,9 @@ def all_of(code: str, language: Language, operators: Collection[str]) -> list[in
 
 
 def told_apart(code: str, language: Language, own: Collection[str], others: Collection[str]) -> list[int]:
-    """The lines, from 1, that are written as one of the ``own`` ATen operators is, and as none of the others.
+    """The lines, from 1, whose form matches an operator among ``own``, and none of the others.
 
-    There are none where it is not known how one of the others is written.
+    None if the form of one of the others is unknown.
     """
     if not KNOWN.issuperset(others):
         return []
@@ -96,10 +101,11 @@ def told_apart(code: str, language: Language, own: Collection[str], others: Coll
 
 
 def left_over(code: str, language: Language, others: Collection[str]) -> list[int]:
-    """The lines, from 1, with arithmetic that is none of the ``others``; none where it is not known how one of those is written.
+    """The lines, from 1, with arithmetic that matches none of the ``others``; none if the form of one of those is
+    unknown.
 
-    So a statement is found that is written as no one would expect, since its lowering is wrong. The others are not to blame, and
-    stand as single steps: ``tmp0 * tmp1``, ``tmp0.exp()``.
+    This finds statements of unexpected form, as a wrong lowering writes them. The others are right, and appear as
+    single steps: ``tmp0 * tmp1``, ``tmp0.exp()``.
     """
     needed = set(others) - SAYS_NOTHING - CASTS
     if not needed <= BINARY.keys() | BY_NAME:
@@ -113,7 +119,7 @@ def left_over(code: str, language: Language, others: Collection[str]) -> list[in
 
 
 def _alone(name: str) -> re.Pattern[str]:
-    """How a statement looks that does nothing but this operator."""
+    """Matches a statement that consists of this operator only."""
     if (sign := BINARY.get(name)) is not None:
         return re.compile(rf"tmp\w+ {re.escape(sign)} tmp\w+")
     return re.compile(rf"(?:std::|libdevice\.|tl_math\.|tl\.)?{name}\(tmp\w+\)|tmp\w+\.{name}\(\)")
@@ -125,7 +131,7 @@ def _patterns(operators: Iterable[str]) -> Sequence[re.Pattern[str]]:
 
 
 def _sorts(code: str, language: Language) -> list[tuple[int, Sort, str]]:
-    """The statements of a kernel with their lines, what they do, and their right-hand sides."""
+    """The statements of a kernel with their lines, types, and right-hand sides."""
     statement, store = (CPP_STATEMENT, CPP_STORE) if language == "cpp" else (TRITON_STATEMENT, TRITON_STORE)
     found: list[tuple[int, Sort, str]] = []
     for number, line in enumerate(map(str.strip, code.split("\n")), 1):

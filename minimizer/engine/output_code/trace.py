@@ -1,9 +1,9 @@
-"""Reads a structured trace, as ``TORCH_TRACE`` writes it: the graphs that Inductor has generated code for.
+"""Reads a structured trace (``TORCH_TRACE``): the graphs for which Inductor generated code.
 
-A record is a line (glog's prefix, then JSON with one key that says what it is), and a payload whose lines are indented by a tab.
-Of the records that torch 2.11 to 2.15 write these are read: ``dynamo_output_graph``, ``inductor_post_grad_graph`` and
-``inductor_provenance_tracking_node_mappings`` (both were artifacts of that name first), and ``inductor_output_code``. All of it comes
-from the sandbox: what has another form is left out.
+A record is a line (glog's prefix, then JSON with one key, its type), and a payload of lines indented by a tab. Of the
+records in torch 2.11 to 2.15 these are read: ``dynamo_output_graph``, ``inductor_post_grad_graph`` and
+``inductor_provenance_tracking_node_mappings`` (both originally artifacts of that name), and ``inductor_output_code``.
+All of it comes from the sandbox: records of another form are skipped.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ PHASES: dict[str, Phase] = {"forward": "forward", "backward": "backward"}
 
 @dataclass
 class Graph:
-    """A graph that Inductor has generated code for.
+    """A graph for which Inductor generated code.
 
-    ``aten`` is the text of the graph that it was generated from, ``calls`` what its nodes call (``torch.ops.aten.mul.Tensor``).
-    ``traced`` is what the nodes call of the graph that Dynamo has traced, ``became`` which ATen nodes became of each, and ``computed``
-    which of those each kernel computes. The last two are empty where torch does not say: for a backward, or if a kernel does not compile.
+    ``aten`` is the text of its ATen graph, ``calls`` maps that graph's nodes to their targets
+    (``torch.ops.aten.mul.Tensor``). ``traced`` maps the nodes of Dynamo's graph to their targets, ``became`` each of
+    them to its ATen nodes, and ``computed`` each kernel to the ATen nodes that it computes. The last two are empty if
+    torch does not record them: for a backward, or if a kernel does not compile.
     """
 
     code: str
@@ -47,7 +48,7 @@ class Graph:
 
     @cached_property
     def calls(self) -> dict[str, str]:
-        """What the nodes of the ATen graph call."""
+        """The targets of the ATen graph's nodes."""
         return calls_in(self.aten)
 
 
@@ -70,7 +71,7 @@ def graphs_in(text: str) -> list[Graph]:
 
 
 def calls_in(graph: str) -> dict[str, str]:
-    """What each node of a graph calls that ``print_readable`` has written."""
+    """The target of each node in a graph written by ``print_readable``."""
     return {found[1]: found[2] for line in graph.splitlines() if (found := NODE.match(line))}
 
 
@@ -87,7 +88,7 @@ def _records(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _name(head: str) -> str:
-    """What a record is; of an artifact its name."""
+    """The type of a record; for an artifact its name."""
     data = _json(head)
     name = next(iter(data), "")
     artifact = data.get("artifact")
@@ -97,7 +98,7 @@ def _name(head: str) -> str:
 def _add_mappings(graph: Graph, payload: str) -> None:
     data = _json(payload)
     graph.became = _sets(data.get("preToPost"))
-    # A kernel that is called twice is there twice, with a number behind its name.
+    # A kernel that is called twice is listed twice, with a number after its name.
     merged: dict[str, frozenset[str]] = {}
     for handle, nodes in _sets(data.get("cppCodeToPost")).items():
         kernel = re.sub(r":\d+$", "", handle)

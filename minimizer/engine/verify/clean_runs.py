@@ -28,7 +28,7 @@ from minimizer.report.model import Verification
 from minimizer.sandbox import Sandbox, real_interpreter, runtime_paths
 
 PRESENT, GONE, CANNOT_RUN = 1, 0, 125
-"""Exit statuses of a repro: the bug shows, it is gone, the machine cannot tell."""
+"""Exit statuses of a repro: the bug shows, it is gone, or the machine cannot run it."""
 SHOWN = 4000
 """Most characters of a repro's output in the report."""
 FILE_BYTES = 2 << 30
@@ -61,27 +61,27 @@ def verify(
     on_note: Callable[[str], None] = lambda note: None,
     watch: Callable[[], None] = lambda: None,
 ) -> Verification:
-    """Run a repro ``runs`` times as it is and once with the compiler off, in parallel (one core and 1 GiB each).
+    """Run a repro ``runs`` times unchanged and once with the compiler off, in parallel (one core and 1 GiB each).
 
-    Runs that are stopped are repeated one by one, all of them in ``timeout`` times the load of the machine: they may have been kept
-    from the processor.
+    Stopped runs are repeated one by one, all of them within ``timeout`` times the load of the machine: they may have
+    been starved of CPU time.
 
     Args:
         repro: the repro.
         data: the content of ``data.pt``, if it needs one.
         sandbox: the sandbox for the runs.
-        python: the interpreter, the same that the failure was found with.
+        python: the interpreter in which the failure was found.
         scratch: an existing folder of ours; folders made in it are removed again.
         timeout: seconds for one run, in addition to the time after which a repro of a hang ends itself.
-        left: seconds that are left for all of them together; no run outlasts it.
-        read: folders that the repro may read, beside the interpreter's: editable installs.
+        left: seconds left for all of them together; no run outlasts it.
+        read: folders that the repro may read, in addition to the interpreter's: editable installs.
         runs: the number of compiled runs, all of which must fail.
         headers: those of the interpreter's torch, lent to the runs.
         on_note: receives a sentence on every run that did not end as it should.
         watch: called while waiting; an exception from it ends all runs at once, and is raised here.
 
     Raises:
-        WorkerTrouble: a run was killed each time, at last without others beside it.
+        WorkerTrouble: a run was killed each time, finally with no other run in parallel.
     """
     limit = timeout + (repro.hang_after or 0.0)
 
@@ -106,13 +106,13 @@ def verify(
     until = time.monotonic() + min(limit * crowding(), AGAIN_SECONDS)
 
     def made_sure(number: int, end: Run) -> Run:
-        """A run, repeated now that the others have ended if it was short of GPU memory, of memory or of time."""
+        """A run, repeated after the others have ended if it lacked GPU memory, memory or time."""
         if end.rule is GPU_IS_FULL:
             return run(number)
         if end.rule is KILLED:
             again = run(number)
             if again.rule is KILLED:
-                watch()  # raises if it was for the disk or the memory that the job may take
+                watch()  # raises if it exceeded the job's limit of disk or memory
                 raise WorkerTrouble(f"the repro {KILLED_EACH_TIME}")
             return again
         if end.status is None and (rest := min(until - time.monotonic(), left())) > 0:
@@ -140,7 +140,9 @@ def verify(
 def verify_in(
     place: Place, repro: Repro, data: bytes | None, clock: Clock, *, watch: Callable[[], None], runs: int = VERIFY_RUNS
 ) -> tuple[Verification, list[str]]:
-    """What clean processes of a job make of a repro in the time that the job has left, and notes on their runs; as `verify`."""
+    """Run a repro in clean processes of a job, in the time that the job has left; returns the result and notes, as for
+    `verify`.
+    """
     notes: list[str] = []
     found = verify(
         repro,
@@ -172,12 +174,13 @@ def run_once(
     read: Sequence[Path] = (),
     headers: Headers = NO_HEADERS,
 ) -> Run:
-    """One run in a folder of its own, with empty caches; ``extra`` is added to its environment.
+    """One run in a separate folder, with empty caches; ``extra`` is added to its environment.
 
-    ``write``: folders beside its own that it may write to, and that stay. ``read``: what it may read beside its interpreter.
-    ``headers``: those of its torch; without any, none is compiled for the single kernel of a run, which would cost four seconds more.
+    ``write``: further folders that it may write to, which are kept. ``read``: further readable folders besides its
+    interpreter. ``headers``: those of its torch; without any, none are compiled for the single kernel of a run, which
+    would cost four seconds more.
 
-    A run that was killed is repeated once: a repro that kills itself does so again, and others seldom do.
+    A killed run is repeated once: a repro that kills itself does so again, and an external kill rarely happens twice.
     """
 
     def once() -> Run:
@@ -213,7 +216,7 @@ def run_once(
 def missing_module(complaints: Iterable[str]) -> str | None:
     """The submodule of torch that a repro failed to import; None if that was not the complaint.
 
-    Inductor registers operators of its own as it is imported, which a run without the compiler does not do.
+    Inductor registers its own operators when it is imported, which a run without the compiler does not do.
     """
     said = "\n".join(complaints)
     found = MISSING.search(said)

@@ -1,4 +1,6 @@
-"""Runs the verified repro in every other torch that is configured or asked for, to find the first version that fails or the fix."""
+"""Runs the verified repro in all other configured or requested torches, to find the first failing or the fixing
+version.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,10 @@ NO_TIME = "there was no time left for it"
 
 
 class Releases(Protocol):
-    """Releases of torch in which a repro is asked to run; environments with them are made when their turn comes.
+    """Releases of torch to run a repro in; their environments are created on demand.
 
-    ``named``: each of these. ``searched``: those among which the first that fails and the one that fixes it are searched, oldest first.
+    ``named``: run each of these. ``searched``: search these, oldest first, for the first that fails and the one that
+    fixes it.
     """
 
     @property
@@ -68,10 +71,10 @@ def compare(
 def compare_releases(
     repro: Repro, data: bytes | None, place: Place, releases: Releases, journal: Journal, *, own: str
 ) -> list[Version]:
-    """Run the repro in the releases that are asked for, and search the others; it is known to fail in ``own``.
+    """Run the repro in the requested releases, and search the others; it is known to fail in ``own``.
 
-    Below the job's own release as above it the farthest is asked first: if the repro passes there, the edge is halved in; if it fails there
-    too, it fails in all, and none is installed in between.
+    On each side of the job's own release the farthest is tried first: if the repro passes there, bisection finds the
+    edge; if it fails there too, it is assumed to fail in all between, and none of those is installed.
     """
 
     @functools.cache
@@ -87,7 +90,7 @@ def compare_releases(
     found = {release: ask(release) for release in releases.named}
     try:
         number = Number(Number(own).public)
-    except InvalidVersion:  # the child says it
+    except InvalidVersion:  # reported by the child
         return list(found.values())
     older = [release for release in releases.searched if Number(release) < number]
     newer = [release for release in releases.searched[::-1] if Number(release) > number]
@@ -97,9 +100,10 @@ def compare_releases(
 
 
 def edge(line: Sequence[str], ask: Callable[[str], Version]) -> dict[str, Version]:
-    """What was asked of a line of releases, to find where it begins to fail: the farthest first, and beside its end one that fails.
+    """The releases tried in a line to find where it begins to fail: the farthest first, and one failing neighbour of
+    the edge.
 
-    A release that cannot run is left out, and its neighbour asked in its place.
+    A release that cannot run is skipped, and its neighbour tried instead.
     """
     found: dict[str, Version] = {}
     left = list(line)

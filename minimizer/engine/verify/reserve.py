@@ -1,4 +1,4 @@
-"""How long writing a repro and its clean runs may take, and what is held back for them, by how long things have taken in this very job."""
+"""The time for writing a repro and its clean runs, reserved according to how long things have taken in this job."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from minimizer.vocabulary import Kind
 
 
 def to_verify(pace: Pace, kind: Kind | None) -> float:
-    """Seconds for the clean runs of a repro: each starts torch and compiles with an empty cache, and they share the cores.
+    """Seconds for the clean runs of a repro: each starts torch and compiles with an empty cache, and they share the
+    cores.
 
-    What the child took was measured at the start of the job; by now others may have come that the cores are shared with too. Those that
-    were there by then have slowed it down already.
+    The child's times were measured at the start of the job; other processes may share the cores by now. Those running
+    at that time are already included.
     """
     rounds = math.ceil((VERIFY_RUNS + 1) / len(os.sched_getaffinity(0)))
     slower = max(1.0, crowding() / pace.crowding)
@@ -36,5 +37,5 @@ def to_finish(pace: Pace, kind: Kind | None) -> float:
 
 
 def clean_run_timeout(pace: Pace) -> float:
-    """Most seconds of one clean run, beside the time after which the repro of a hang ends itself."""
+    """Most seconds of one clean run, in addition to the time after which the repro of a hang ends itself."""
     return max(VERIFY_SECONDS, CLEAN_FACTOR * to_verify(pace, kind=None))

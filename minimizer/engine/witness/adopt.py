@@ -1,9 +1,9 @@
 """Adopts a graph that only a witness has found: PyTorch's minifier dumped it, while no graph in our survey fails.
 
-The call may have been in a process that the script starts, which we do not see, or our hooks make the failure vanish.
-The dump becomes a script, whose suspects are attempted like those of the user's. The result counts only if our own
-referee sees a failure of the witness's kind, with the inputs of that call, and if its repro holds in clean processes.
-Otherwise the report only gets a note.
+The call may have been in a child process of the script, which we do not see, or our hooks hide the failure. The dump
+becomes a script, whose suspects are attempted like those of the user's. The result counts only if our own referee sees
+a failure of the witness's kind, with the inputs of that call, and if its repro fails in clean processes. Otherwise the
+report only gets a note.
 """
 
 from __future__ import annotations

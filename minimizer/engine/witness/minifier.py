@@ -1,4 +1,4 @@
-"""Witnesses: reruns the script under PyTorch's own minifier. The report quotes it, no verdict depends on it.
+"""Witnesses: reruns the script under PyTorch's own minifier. The report quotes it; no verdict depends on it.
 
 The script is rerun with ``TORCHDYNAMO_REPRO_AFTER=dynamo`` and ``=aot``, ``TORCHDYNAMO_REPRO_LEVEL=4`` (2 for failures
 other than wrong values, which level 4 does not dump), each in a cold process with its own cache. In torch 2.13 the tool
@@ -31,13 +31,13 @@ OWN_ERRORS = (
     "'NoneType' object has no attribute",
     "AttributeError: __code__",
     "has no attribute '__name__'",
-    # after dynamo it calls the compiled code with one list instead of the inputs, and takes the error for the bug
+    # after dynamo it calls the compiled code with one list instead of the inputs, and mistakes the error for the bug
     "Unable to cast [tensor(",
     "but instead found type 'list'",
     "expected Tensor() for op: input",
     "'list' object has no attribute",
 )
-"""Messages of the tool when it breaks itself."""
+"""Messages of the tool when it fails by itself."""
 DUMP_BYTES = 1 << 20
 INPUT_BYTES = 64 << 20
 """Most bytes of a dumped graph's inputs that are kept."""
@@ -151,7 +151,7 @@ def _is_users(line: str, message: str) -> bool:
 
 
 def _dumped(folder: Path) -> Dump | None:
-    """The first graph that a witness wrote, if any; links that the script may have left are not followed."""
+    """The first graph that a witness wrote, if any; links planted by the script are not followed."""
     launchers = (path for path in walk_untrusted(folder, Path("debug")) if path.name == LAUNCHER)
     for path in launchers:
         if (content := read_untrusted(folder, path, DUMP_BYTES)) is not None:
