@@ -1,1 +1,1 @@
-"""Advice on a script that runs well, or on one with a verified repro: what it costs to compile it as it is, and remedies that were tried."""
+"""Advice on a healthy script, or one with a verified repro: the costs of its compiled code, and tested remedies."""

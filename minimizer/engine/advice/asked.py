@@ -1,4 +1,4 @@
-"""Findings as failures: those of the kind that a job was asked to reduce, and what a smaller script must share with one of them."""
+"""Findings as failures: those of a requested kind, and the trait that a smaller script must share with one of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FINDINGS: Mapping[Kind, FindingKind] = {
     Kind.SLOW: "slow",
 }
 SOURCE = re.compile(r"\b(?:[LG]\[[^\]]*\]|[A-Za-z_]\w*(?=[.\[]))(?P<reached>(?:\.\w+|\[[^\]]*\])*)")
-"""What a guard is about: a variable, as itself or among the local or global ones, and what is reached from it."""
+"""Matches the subject of a guard: a variable, plain or in the local or global scope, and an attribute or item path from
+it.
+"""
 NUMBER = re.compile(r"\b\d+(?:\.\d+)?\b")
 VALUE = re.compile(r" == (.+?)(?:\s+#.*)?$", re.MULTILINE)
 """The value that a guard expects."""
@@ -38,16 +40,19 @@ def causes_of(kind: Kind, broken: Sequence[Break], recompiled: Sequence[Recompil
     def cost(cause: Cause) -> int:
         return passes.get((cause.place.file, cause.place.line), 0) if cause.place is not None else 0
 
-    return sorted(found, key=cost, reverse=True)  # of equal ones the first
+    return sorted(found, key=cost, reverse=True)  # stable: the first of equal ones
 
 
 def figures_of(kind: Kind, health: Health, name: str, crowding: float) -> list[Cause]:
-    """The causes of findings of this kind, of what a timed run of the script ``name`` cost; the costliest first."""
+    """The causes of findings of this kind in a timed run of the script ``name``; the costliest first."""
     return [cause for cause in causes(health, "", name, crowding) if cause.finding.kind == FINDINGS[kind]]
 
 
 def trait(cause: Cause) -> str:
-    """What two causes of one kind must share to count as the same: the reason of a break, or the sort of guard that fails, without names and sizes."""
+    """The trait that two causes of one kind share to count as the same.
+
+    The reason of a break, or the type of the failing guard, without names and sizes.
+    """
     if cause.finding.kind == "graph_breaks":
         return _reason(cause)
     if tensor := TENSOR.search(cause.guard):
@@ -56,7 +61,7 @@ def trait(cause: Cause) -> str:
 
 
 def first_line(cause: Cause) -> str:
-    """The first line of what Dynamo says, which names the sort of break."""
+    """The first line of Dynamo's message, which names the type of break."""
     return (cause.said.splitlines() or [""])[0].strip()
 
 
@@ -69,13 +74,13 @@ def _reason(cause: Cause) -> str:
 
 
 def _reached(source: re.Match[str]) -> str:
-    """An attribute, an item or a variable, whatever its name."""
+    """An attribute, an item or a variable, independent of its name."""
     reached = source["reached"]
     return "a variable" if not reached else "an item" if reached.endswith("]") else "an attribute"
 
 
 def _type(said: str) -> str:
-    """The type of the value that a guard expects, as far as it is a literal."""
+    """The type of the value that a guard expects, if it is a literal."""
     value = VALUE.search(said)
     try:
         return type(ast.literal_eval(value[1])).__name__ if value is not None else "value"

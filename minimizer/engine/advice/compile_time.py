@@ -1,4 +1,4 @@
-"""Graphs whose compilation takes most of a run, by phase: the thresholds from which that is a finding, and its words."""
+"""Graphs whose compilation takes most of a run, by phase: thresholds for a finding, and its words."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from collections.abc import Iterator, Sequence
 from minimizer.engine.child.protocol import Compilation, EqualBlocks, Health
 
 LONG, LONG_WITH_BLOCKS = 60.0, 20.0
-"""Seconds of one graph and its backward: what an engineer who starts the program ten times a day would look into, and less where equal
-blocks show at once what can be done. A small model takes a few seconds, and the first C++ kernel of a machine ten more."""
+"""Seconds of one graph and its backward.
+
+Worth a look for an engineer who starts the program ten times a day; less if equal blocks show the remedy at once. A
+small model takes a few seconds, and the first C++ kernel of a machine ten more.
+"""
 MOSTLY = 0.5
-"""Part of the run that all compiling takes: of a longer run it is the price that was agreed on."""
+"""Share of the run that all compiling takes; in a longer run it is an accepted price."""
 LEAST_BLOCKS, BLOCKS_SHARE = 4, 0.5
-"""Equal blocks of a graph, and the part of its nodes that is in them: compiled one by one the graph then takes at most about two thirds."""
+"""Equal blocks of a graph, and their share of its nodes: compiled one by one, the graph then takes at most about two
+thirds.
+"""
 
 
 def slow_compilations(health: Health, crowding: float) -> Iterator[tuple[Compilation, list[EqualBlocks]]]:
     """The graphs that are a finding, with the lists of equal blocks that can be compiled one by one.
 
-    A recompile is none: the guard that failed is. ``crowding``: by how much the load of the machine may have slowed it down.
+    A recompile is none: its failed guard is. ``crowding``: the possible slowdown by the machine's load.
     """
     if not health.seconds or sum(one.seconds for one in health.compilations) < MOSTLY * health.seconds:
-        return  # a run that was held in a call has no time of its own
+        return  # a run held in a call has no total time
     for one in health.compilations:
         blocks = [each for each in one.blocks if each.count >= LEAST_BLOCKS]
         if sum(each.nodes for each in blocks) < BLOCKS_SHARE * one.nodes:
@@ -31,7 +36,7 @@ def slow_compilations(health: Health, crowding: float) -> Iterator[tuple[Compila
 
 
 def sentence(one: Compilation, blocks: Sequence[EqualBlocks], seconds: float) -> str:
-    """Where the time of a compilation goes, and what repeats in it; ``seconds``: of the run."""
+    """The phases of a compilation's time, and repetitions in it; ``seconds``: of the run."""
     phases = {
         "Dynamo": one.dynamo,
         "AOTAutograd" if one.lowering or one.code else "the backend": one.aot,

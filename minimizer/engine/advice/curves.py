@@ -1,4 +1,4 @@
-"""Arithmetic on the losses of two runs of a script: how far they are apart at each step, and what parts first."""
+"""Arithmetic on the losses of two runs of a script: their distance at each step, and what parts first."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minimizer.report.culprit import Source
 from minimizer.report.drift import Drift, DriftVerdict, Parting
 
 NOTICED, VISIBLE = 0.01, 0.1
-"""Parts of the loss: from which a reader of the log asks why it is another one, and from which two curves of a plot are two."""
+"""Shares of the loss: noticeable to a reader of the log, and visible as two curves in a plot."""
 LEAST_SCALE = 0.05
-"""Part of the median loss that is the least to which a difference is related: a loss near zero is nobody's drift."""
+"""Least scale of a relative difference, as a share of the median loss: near a zero loss, ratios mean nothing."""
 FLOOR_TIMES = 3.0
-"""How many times as far as the farthest redrawn run the compiled one may be: of few runs the farthest is not the farthest there is."""
+"""Most distance of the compiled run, relative to the farthest redrawn run: a maximum of few runs underestimates."""
 LATER, LATER_STEPS = 1.25, 2
-"""By which factor, and by how many steps more, the first redrawn run may part later than the compiled one."""
+"""Factor and number of steps by which the first redrawn run may part later than the compiled one."""
 LEAST_REDRAWN = 2
 MOST_POINTS = 200
 
@@ -34,18 +34,18 @@ class Sides:
 
     @property
     def apart(self) -> Deviation:
-        """How far the compiled run is from eager."""
+        """The distance of the compiled run from eager."""
         return deviation(self.eager, self.compiled)
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far one run's loss is from eager's at each step, as a part of that; infinite where one of both is not finite."""
+    """The relative distance of one run's loss from eager's at each step; infinite if either is not finite."""
 
     values: tuple[float, ...]
 
     def first(self, least: float) -> int | None:
-        """The first step, from 1, at which it is more than ``least``."""
+        """The first step, from 1, with a distance above ``least``."""
         return next((step for step, value in enumerate(self.values, 1) if value > least), None)
 
     @property
@@ -69,7 +69,7 @@ def same_steps(eager: Curve, other: Curve) -> bool:
 
 
 def are_equal(one: Curve, other: Curve) -> bool:
-    """Whether all figures that are known of both runs are equal to the bit: within a compiled optimizer no norm is noted."""
+    """Whether all known figures of both runs are equal to the bit; a compiled optimizer has no recorded norms."""
     figures = (pair for steps in zip(one.steps, other.steps, strict=True) for pair in zip(*steps, strict=True))
     return all(_is_same(a, b) for a, b in figures if a is not None and b is not None)
 
@@ -77,7 +77,8 @@ def are_equal(one: Curve, other: Curve) -> bool:
 def is_chaos(sides: Sides) -> bool:
     """Whether redrawn roundings part eager from itself as visibly as the compiler does, and no later.
 
-    Every run begins beside eager: a loss that is all rounding, such as the mean of what was normalized, is apart from the first step on.
+    Every run begins at eager's loss, except for a loss that is all rounding, such as the mean of normalized values,
+    which differs from the first step on.
     """
     begins = [next(at for at, step in enumerate(sides.eager.steps) if step[0] == line) for line in _lines(sides.eager)]
     runs = [sides.apart, *(deviation(sides.eager, run) for run in sides.redrawn)]
@@ -91,7 +92,7 @@ def is_chaos(sides: Sides) -> bool:
 
 
 def is_within(sides: Sides) -> bool:
-    """Whether the compiled run is nowhere much further from eager than redrawn runs are by then."""
+    """Whether the compiled run is nowhere much further from eager than redrawn runs have been by that step."""
     if len(sides.redrawn) < LEAST_REDRAWN:
         return False
     runs = [deviation(sides.eager, run).values for run in sides.redrawn]
@@ -101,7 +102,7 @@ def is_within(sides: Sides) -> bool:
 
 
 def partings(sides: Sides) -> list[Parting]:
-    """From which step on the loss and the norms of gradients and parameters differ; those that are known of both sides."""
+    """The first steps at which the loss and the norms of gradients and parameters differ, if known on both sides."""
     found = []
     for index, what in enumerate(("loss", "gradient norm", "parameter norm"), 1):
         steps = enumerate(zip(sides.eager.steps, sides.compiled.steps, strict=True), 1)
@@ -142,7 +143,7 @@ def source_of(curve: Curve, step: int) -> Source | None:
 
 
 def _lines(curve: Curve) -> set[int]:
-    """The numbers of the lines whose losses it has."""
+    """The indices of the lines with a loss."""
     return {step[0] for step in curve.steps}
 
 

@@ -1,7 +1,8 @@
-"""Drift over steps: whether a training's loss leaves eager's, what parts first, and whether rounding explains it or a bias does.
+"""Drift over steps: does a training's loss leave eager's, what parts first, and is the cause rounding or a bias?
 
-The floor of noise are runs of eager with every rounding of the captured graphs redrawn. Where they part from eager as the compiled run does, the
-training amplifies rounding (chaos). Calls of the graphs are asked first whether their results are off to one side (bias).
+The noise floor consists of eager runs with every rounding of the captured graphs redrawn. If they part from eager like
+the compiled run, the training amplifies rounding (chaos). First, calls of the graphs are examined for biased results
+(bias).
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ from minimizer.vocabulary import counted
 
 LEAST_STEPS, MOST_STEPS = 8, 5000
 REDRAWN, REDRAWN_WITHIN = 8, 2
-"""Runs of eager with other roundings: where the curves part, and where they do not and the floor is only drawn."""
+"""Eager runs with other roundings: if the curves part, and if they do not and only the floor is drawn."""
 KEPT_CALLS, KEPT_BYTES = 24, 512 << 20
-"""Calls of each graph whose errors are measured, and bytes of their inputs in all."""
+"""Calls of each graph whose errors are measured, and bytes of their inputs in total."""
 EMULATED = "emulate_precision_casts"
 NO_TIME = "there was no time for it"
 MOST_APART = 1e4
-"""Percent of the loss: a curve that ends in NaN is no further away than that."""
+"""In percent of the loss: the capped distance of a curve that ends in NaN."""
 Keep = Callable[[Drift, list[Finding]], None]
 
 
 def examine(surveys: Surveys, script: Path, journal: Journal, keep: Keep) -> None:
-    """Compare the losses of a script that trains; ``keep`` takes what is known as far as it is known, and nothing if no loss is seen.
+    """Compare the losses of a training script; ``keep`` takes partial results, and nothing if no loss is seen.
 
     Raises:
-        BudgetExceeded: another limit than the time of this is used up.
+        BudgetExceeded: a limit other than this step's time is used up.
         ChildFailed: the child went away.
     """
     with until_over(), journal.clock.within(min(DRIFT_SECONDS, DRIFT_SHARE * journal.clock.left)):
@@ -82,7 +83,7 @@ class _Examination:
         if steps < LEAST_STEPS:
             self._untold(steps, f"the script calls only {counted(steps, 'backward')} of a loss")
             return
-        self._untold(steps, NO_TIME)  # which is what remains if the time ends a run below
+        self._untold(steps, NO_TIME)  # holds if the time ends a run below
         compiled = self._curve("compiled", steps=steps)
         if isinstance(compiled, str) or not same_steps(eager, compiled):
             same = "the compiled run does not take the same steps"
@@ -111,12 +112,12 @@ class _Examination:
         return sides
 
     def _judge(self, sides: Sides) -> None:
-        """Give the verdict on curves that differ."""
+        """Set the verdict on curves that differ."""
         if sides.apart.first(NOTICED) is None:
             told = f"The losses with the compiler and without are nowhere {NOTICED:.0%} apart. {_first(sides)}"
             self.keep(drift(sides, "within", told), [])
             return
-        self._explain(sides, NO_TIME)  # which is what remains if the time ends the examination
+        self._explain(sides, NO_TIME)  # holds if the time ends the examination
         biased, why = self._biased(len(sides.eager.steps))
         if not biased:
             self._explain(sides, why)
@@ -130,7 +131,9 @@ class _Examination:
             self.keep(drift(sides, "bias", told), [finding.model_copy(update={"remedies": [remedy]})])
 
     def _explain(self, sides: Sides, why: str | None) -> None:
-        """Give the verdict by the floor alone. ``why``: why nobody knows whether results are off to one side; None: none was found to be."""
+        """Set the verdict by the floor alone. ``why``: why it is unknown whether results are biased; None: none were
+        found to be.
+        """
         looked = (
             "No result of compiled code was found to be off to one side"
             if why is None
@@ -156,7 +159,9 @@ class _Examination:
             self.keep(drift(sides, "apart", f"{_when(sides, NOTICED)}, {than}. {looked}. {_first(sides)}"), [])
 
     def _emulated(self, sides: Sides) -> Remedy | None:
-        """What compiled code that rounds between its operators as eager does changes, and what it takes; None if it does not end."""
+        """The effect and the cost of compiled code that rounds between its operators as eager does; None if it does not
+        end.
+        """
         run = self._curve(f"with {EMULATED}", config={EMULATED: True}, steps=len(sides.eager.steps))
         if isinstance(run, str) or not same_steps(sides.eager, run):
             return None
@@ -173,7 +178,7 @@ class _Examination:
         )
 
     def _biased(self, steps: int) -> tuple[list[SignedError], str | None]:
-        """The results that are off to one side, and why not all were examined; None where all were."""
+        """The biased results, and why not all were examined; None if all were."""
         left = self.journal.clock.left
         request = ErrorsRequest(
             script=str(self.script.resolve()),
@@ -189,7 +194,9 @@ class _Examination:
         return outcome.errors, unexamined(outcome)
 
     def _curve(self, how_told: str, *, steps: int = MOST_STEPS, **how: object) -> Curve | str:
-        """The losses of a run, the first one in eager for `CURVE_SECONDS` and others for its steps; a reason if it does not end well."""
+        """The losses of a run, the first eager one for `CURVE_SECONDS` and others for its steps; a reason if it does
+        not end well.
+        """
         seconds = CURVE_SECONDS if steps == MOST_STEPS else self.journal.clock.left
         path, args = str(self.script.resolve()), self.surveys.args
         request = CurveRequest(script=path, args=args, steps=steps, seconds=seconds, **how)  # type: ignore[arg-type]
@@ -210,13 +217,13 @@ class _Examination:
 
 
 def untold(why: str, steps: int = 0) -> Drift:
-    """What is said where the losses could not be compared."""
+    """The result if the losses could not be compared."""
     what = f"The losses with the compiler and without were not compared: {why}."
     return Drift(verdict="untold", what=what, steps=steps)
 
 
 def unexamined(outcome: Outcome) -> str | None:
-    """Why an answer to an `ErrorsRequest` does not say that no result is off to one side; None where it does."""
+    """Why an answer to an `ErrorsRequest` does not exclude biased results; None if it does."""
     examined = outcome.examined
     if outcome.ending is Ending.TIMEOUT or (examined is not None and examined.is_late):
         return NO_TIME
@@ -243,7 +250,7 @@ def _finding(kind: FindingKind, what: str, place: Source | None, sides: Sides, l
 
 
 def _when(sides: Sides, least: float) -> str:
-    """Where the losses part, as the beginning of a sentence."""
+    """The place where the losses part, as the beginning of a sentence."""
     step = sides.apart.first(least) or 1
     eager, compiled = (run.steps[step - 1][1] for run in (sides.eager, sides.compiled))
     return f"At step {step} of {len(sides.eager.steps)} the loss of the compiled program is more than {least:.0%} away from eager's ({compiled:.4g}, and {eager:.4g})"
@@ -254,7 +261,7 @@ def _redrawn(sides: Sides) -> str:
 
 
 def _off(biased: list[SignedError]) -> str:
-    """What is off to one side, as a sentence."""
+    """The biased results, as a sentence."""
     one = biased[0]
     where = f" in `{one.module}`" if one.module else ""
     what = (
@@ -271,7 +278,7 @@ def _off(biased: list[SignedError]) -> str:
 
 
 def _first(sides: Sides) -> str:
-    """What differs first, and where the norms part: the split that tells a forward from a backward and an optimizer."""
+    """The first difference, and the steps at which norms part, which separate forward from backward and optimizer."""
     of = partings(sides)
     first = min((one for one in of if one.differs is not None), key=lambda one: one.differs or 0, default=None)
     if first is None:

@@ -1,6 +1,6 @@
-"""Edits of the user's script that may remedy a graph break or a recompile, each as the whole text with the change made.
+"""Edits of the user's script that may remedy a graph break or a recompile, each as the whole edited text.
 
-An edit that cannot be made, since the script is written otherwise, is left out: nothing is guessed.
+An edit that the script's form does not allow is left out: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Lowers = Literal[
     "graph breaks per call", "recompiles", "functions past the limit", "s of compiling", "MB kept for the backward"
 ]
 NAMED = re.compile(r"\b(torch\._dynamo\.config\.\w+) = True")
-"""A setting that Dynamo itself advises, in its words for a break or a guard."""
+"""Matches a setting advised by Dynamo itself, in its message for a break or a guard."""
 HARMFUL = ("suppress_errors",)
-"""Settings that hide what they are advised for."""
+"""Settings that hide the problem they are advised for."""
 SIZES = re.compile(r"size mismatch at index|\.size\(\)\[")
 LEARNING_RATE = re.compile(r"param_groups\[\d+\]\['lr'\]")
 PRINT = re.compile(r"builtin (?:operator )?`?print`?", re.IGNORECASE)
@@ -35,15 +35,15 @@ OPTIMIZER = re.compile(r"torch\.optim\.[A-Z]\w*")
 LOG_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
 EACH_VARIANT = "Each variant is compiled then: this is worth it only where their number is small and does not grow."
 LIMIT = 64
-"""A recompile limit that is larger than the default of eight, and that a program with more variants should not want."""
+"""A recompile limit above the default of eight; a program with more variants should not raise it further."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of the script; ``what``: in words. ``lowers``: what it is to lower.
+    """A change of the script; ``what``: in words. ``lowers``: the figure that it should lower.
 
-    ``computes_otherwise``: it may change what is computed, so that it helps only where something shows that it does not. ``reorders``: it
-    moves what is printed. ``but``: why it is no help by itself, whatever it lowers.
+    ``computes_otherwise``: it may change results, so it helps only if something shows that it does not. ``reorders``:
+    it moves printed output. ``but``: why it is no remedy by itself, whatever it lowers.
     """
 
     what: str
@@ -66,7 +66,7 @@ class Way(NamedTuple):
 
 
 def edits(text: str, cause: Cause, name: str) -> Iterator[Edit]:
-    """The changes of the script ``name`` that may help, the least first; none where our own Python cannot parse it."""
+    """The changes of the script ``name`` that may help, the smallest first; none if our own Python cannot parse it."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -111,7 +111,7 @@ def _of_breaks(text: str, tree: ast.Module, cause: Cause, name: str) -> Iterator
         if (joined := one_string(text, tree, line)) is not None:
             what = "A print of one string that waits for the end of the graph"
             yield Way(what, paste(joined, setting).text, lowers, reorders=True)
-    # What a function that is called by the compiled one logs is lost, and logs are seen by nobody here.
+    # Logs of a function called by the compiled one would be lost, and nothing here observes logs.
     if LOGGER.search(cause.said) and len(cause.finding.stack) < 2 and (method := _logger(tree, line)):
         setting = f"torch._dynamo.config.reorderable_logging_functions.add({method})"
         yield Way("Log lines that wait for the end of the graph", paste(text, setting).text, lowers, reorders=True)
@@ -127,7 +127,7 @@ def _of_memory(text: str) -> Iterator[Way]:
 
 
 def _settings(text: str, said: str, lowers: Lowers) -> Iterator[Way]:
-    """The settings that Dynamo's own words advise."""
+    """The settings that Dynamo's message advises."""
     for setting in dict.fromkeys(NAMED.findall(said)):
         if not setting.endswith(HARMFUL):
             yield Way(f"`{setting} = True`", paste(text, f"{setting} = True").text, lowers)
@@ -160,7 +160,7 @@ def dynamic(text: str, tree: ast.Module) -> str | None:
 
 
 def _compiles(function: ast.expr, names: dict[str, str], *, takes_nothing: bool) -> bool:
-    """Whether it is ``torch.compile``, or the method of a module that compiles it in place, which ``takes_nothing`` by position."""
+    """Whether it is ``torch.compile``, or the in-place ``compile`` method of a module (``takes_nothing`` by position)."""
     name = full_name(function, names)
     return name == "torch.compile" or (
         isinstance(function, ast.Attribute)
@@ -171,9 +171,9 @@ def _compiles(function: ast.expr, names: dict[str, str], *, takes_nothing: bool)
 
 
 def tensor_learning_rate(text: str, tree: ast.Module) -> str | None:
-    """``lr=torch.tensor(…)`` for every optimizer of torch that has a number there; None if there is none.
+    """``lr=torch.tensor(…)`` for every optimizer of torch with a plain number; None if there is none.
 
-    One that asks for ``foreach`` takes a tensor only with ``capturable``.
+    With ``foreach``, a tensor is accepted only with ``capturable``.
     """
     names, places = imported(tree), list[tuple[int, int, str]]()
     if names.get("torch") != "torch":
@@ -195,7 +195,7 @@ def tensor_learning_rate(text: str, tree: ast.Module) -> str | None:
 
 
 def _replaced(text: str, places: list[tuple[int, int, str]]) -> str:
-    """The text with other text at some places, which do not overlap."""
+    """The text with replacements at some places, which do not overlap."""
     for begin, end, given in sorted(places, reverse=True):
         text = text[:begin] + given + text[end:]
     return text
@@ -205,7 +205,9 @@ def _replaced(text: str, places: list[tuple[int, int, str]]) -> str:
 
 
 def where(text: str, tree: ast.Module, line: int) -> str | None:
-    """``torch.where`` in the place of the branch at a line; None if it is not one of two values for one name, or of two returns."""
+    """``torch.where`` in place of the branch at a line; None unless it selects one of two values for one name, or of
+    two returns.
+    """
     if imported(tree).get("torch") != "torch":
         return None
     for body in _bodies(tree):
@@ -225,7 +227,7 @@ def where(text: str, tree: ast.Module, line: int) -> str | None:
 
 def _chosen(text: str, node: ast.If, following: ast.stmt | None) -> str | None:
     condition = _condition(text, node.test)
-    is_elif = text.startswith("elif", span(text, node)[0])  # it has no statement's place
+    is_elif = text.startswith("elif", span(text, node)[0])  # not a statement of its own in the text
     if condition is None or is_elif or len(node.body) != 1 or len(node.orelse) > 1:
         return None
     if any(map(_works_in_place, (*node.body, *node.orelse))):
@@ -248,7 +250,9 @@ def _chosen(text: str, node: ast.If, following: ast.stmt | None) -> str | None:
 
 
 def _assigned(text: str, node: ast.stmt) -> tuple[str, str]:
-    """The name that a statement assigns to, and the value, as source; empty for all else, such as ``y += x``, which works in place."""
+    """The name that a statement assigns to, and the value, as source; empty for others, such as the in-place ``y +=
+    x``.
+    """
     match node:
         case ast.Assign(targets=[ast.Name(name)], value=value):
             return name, _source(text, value)
@@ -256,13 +260,13 @@ def _assigned(text: str, node: ast.stmt) -> tuple[str, str]:
 
 
 def _works_in_place(node: ast.stmt) -> bool:
-    """Whether a statement calls a method that changes its object, such as ``x.add_(1)``: both branches are computed behind the edit."""
+    """Whether a statement calls a mutating method, such as ``x.add_(1)``: the edit would execute both branches."""
     called = (call.func for call in ast.walk(node) if isinstance(call, ast.Call))
     return any(isinstance(one, ast.Attribute) and one.attr.endswith("_") for one in called)
 
 
 def _condition(text: str, test: ast.expr) -> str | None:
-    """A condition as a tensor: without ``.item()`` and ``bool``; None for one that Python itself combines."""
+    """A condition as a tensor, without ``.item()`` and ``bool``; None for one that Python itself combines."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _condition(text, test.operand)
         return f"torch.logical_not({inner})" if inner is not None else None
@@ -278,7 +282,7 @@ def _condition(text: str, test: ast.expr) -> str | None:
 
 
 class _AsTensor(ast.NodeTransformer):
-    """Takes away what turns a tensor into a number."""
+    """Removes conversions of a tensor to a number."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -306,7 +310,9 @@ def _bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
 
 
 def one_string(text: str, tree: ast.Module, line: int) -> str | None:
-    """One string in the place of all that the ``print`` at a line is given: Dynamo moves no other; None if there is no such print."""
+    """One string in place of all arguments of the ``print`` at a line, since Dynamo moves only strings; None without
+    such a print.
+    """
     for node in ast.walk(tree):
         match node:
             case ast.Call(ast.Name("print"), [_, _, *_] as given, []) if (
@@ -319,7 +325,7 @@ def one_string(text: str, tree: ast.Module, line: int) -> str | None:
                     values += [ast.Constant(" ")] if values else []
                     values.append(one if isinstance(one, ast.Constant) else ast.FormattedValue(one, -1))
                 plain = [ast.Constant(str(one.value)) if isinstance(one, ast.Constant) else one for one in values]
-                with suppress(ValueError):  # a string that our own Python cannot write within another
+                with suppress(ValueError):  # a string that our own Python cannot nest in another
                     return with_text(text, node, f"print({ast.unparse(ast.JoinedStr(plain))})")
     return None
 

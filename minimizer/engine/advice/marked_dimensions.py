@@ -1,4 +1,4 @@
-"""Marks the dimensions that change as dynamic, where the script calls its compiled function: narrower than ``dynamic=True``."""
+"""Marks changing dimensions as dynamic, where the script calls its compiled function: narrower than ``dynamic=True``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from minimizer.engine.user_script.statements import span
 from minimizer.engine.user_script.syntax import full_name, imported
 
 DIMENSION = re.compile(r"tensor '(?P<name>\w+)' size mismatch at index (?P<dim>\d+)")
-"""A guard on the size of an argument that failed; of another tensor the name is a path."""
+"""Matches a failed guard on the size of an argument; for another tensor the name is a path."""
 SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)
 SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
-"""Expressions with names of their own, which nothing outside of them can mark."""
+"""Expressions with local names, which cannot be marked from outside."""
 
 
 def mark_dynamic(text: str, tree: ast.Module, said: str, line: int) -> str | None:
     """``torch._dynamo.mark_dynamic`` before every call of the compiled function whose ``def`` is at a line.
 
-    ``said``: the guards that failed. None where no such call is a statement's own, with names for the arguments that change.
+    ``said``: the failed guards. None unless the calls are in statements of their own, with names for the changing
+    arguments.
     """
     found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.lineno == line]
     names = imported(tree)
@@ -33,7 +34,7 @@ def mark_dynamic(text: str, tree: ast.Module, said: str, line: int) -> str | Non
     parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)][is_method:]
     compiled = {name for name in _compiled(tree, names, "" if is_method else function.name) if name and name[0] != "."}
     if is_method and len(compiled) > 1:
-        return None  # which of them has the method is not known
+        return None  # ambiguous: several classes may have the method
     places: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, SIMPLE) and (margin := _margin(text, node)) is not None:
@@ -46,7 +47,9 @@ def mark_dynamic(text: str, tree: ast.Module, said: str, line: int) -> str | Non
 
 
 def _compiled(tree: ast.Module, names: dict[str, str], function: str) -> Iterator[str]:
-    """What a compiled function is called by; ``function``: the one that is meant, empty for a method, whose module has any name."""
+    """The names under which a compiled function is called; ``function``: its name, empty for a method, whose module has
+    any name.
+    """
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=[target], value=ast.Call(called, [given, *_])) if full_name(
@@ -62,7 +65,7 @@ def _compiled(tree: ast.Module, names: dict[str, str], function: str) -> Iterato
 
 
 def _own_calls(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls of a statement that see its names."""
+    """The calls in a statement's own scope."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, SCOPES):
             if isinstance(child, ast.Call):

@@ -1,4 +1,4 @@
-"""Graphs of which compiled code keeps more for the backward than eager does: the threshold from which that is a finding, and its words."""
+"""Graphs whose compiled code saves more for backward than eager: thresholds for a finding, and its words."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from minimizer.engine.child.protocol import Health, Kept
 
 MORE, TIMES_MORE = 64_000_000, 1.25
-"""Bytes that compiled code keeps beyond eager's, and how many times as much: statistics that a decomposed normalization keeps, random states
-and masks of another dtype are a few percent of all, and a small model has less than this altogether."""
+"""Bytes saved beyond eager's, and their ratio.
+
+Statistics of a decomposed normalization, random states and masks of another dtype are a few percent of the total, and a
+small model has less than this altogether.
+"""
 BUDGETS = (0.5, 0.1)
-"""Settings of ``activation_memory_budget`` that are tried: 1 keeps what is fastest, 0 computes all again."""
+"""Values of ``activation_memory_budget`` to try: 1 saves what is fastest, 0 recomputes everything."""
 MEGA = 1e6
 
 
@@ -22,7 +25,7 @@ def larger(health: Health) -> Iterator[Kept]:
 
 
 def sentence(one: Kept) -> str:
-    """What both sides keep."""
+    """The bytes that both sides save."""
     return (
         f"From its forward to its backward the compiled graph that is called here keeps {one.compiled / MEGA:,.0f} MB of activations, "
         f"and eager {one.eager / MEGA:,.0f} MB (in its first call, without arguments and results)."
@@ -30,5 +33,5 @@ def sentence(one: Kept) -> str:
 
 
 def kept(health: Health) -> float:
-    """Megabytes that compiled code keeps for the backwards of all graphs."""
+    """Megabytes that compiled code saves for the backwards of all graphs."""
     return round(sum(one.compiled for one in health.kept) / MEGA, 1)

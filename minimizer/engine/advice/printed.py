@@ -1,4 +1,6 @@
-"""Whether a script prints the same with a change: text to the letter, numbers within rounding, and nothing that varies by itself."""
+"""Compares the printed output of two runs: text exactly, numbers within rounding, skipping lines that vary by
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from collections.abc import Collection
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?(?![\w.]*\w)|\b(?:nan|inf)\b")
 MOST_OF_A_LINE = 2000
-"""Characters of a line whose numbers are read; longer ones are compared to the letter."""
+"""Characters of the longest line whose numbers are parsed; longer ones are compared exactly."""
 RELATIVE, ABSOLUTE = 1e-3, 1e-5
-"""How far a number may be off: a change of the script rounds otherwise, and a few steps of training carry that on."""
+"""Tolerance of a number: a change of the script rounds otherwise, and a few steps of training propagate that."""
 
 
 def difference(before: str, after: str, but: Collection[int] = ()) -> str:
-    """The first line that differs, in words; empty if none does. ``but``: numbers of lines that are not compared."""
+    """The first differing line, in words; empty if none. ``but``: numbers of lines that are not compared."""
     old, new = before.splitlines(), after.splitlines()
     for number, (one, other) in enumerate(zip(old, new, strict=False)):
         if number not in but and not _agree(one, other):
@@ -25,7 +27,7 @@ def difference(before: str, after: str, but: Collection[int] = ()) -> str:
 
 
 def varying(before: str, again: str) -> set[int] | None:
-    """The numbers of the lines that differ between two runs of one text; None if these cannot be told, since they print more or fewer."""
+    """The numbers of lines that differ between two runs of one text; None if their line counts differ."""
     old, new = before.splitlines(), again.splitlines()
     if len(old) != len(new):
         return None

@@ -1,4 +1,4 @@
-"""Compiles the equal blocks of a module one by one, in the place of the whole: they share one compilation."""
+"""Compiles the equal blocks of a module one by one instead of the whole: they share one compilation."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from minimizer.engine.user_script.statements import span
 from minimizer.engine.user_script.syntax import full_name, imported
 
 KEYWORDS = {"fullgraph", "dynamic", "backend", "mode", "options", "disable"}
-"""Those of ``torch.compile``: a method ``compile`` with others is none of a module."""
+"""Keywords of ``torch.compile``: a method ``compile`` with others is not a module's."""
 
 
 def each_block(text: str, tree: ast.Module, paths: Sequence[str]) -> str | None:
-    """``block.compile()`` for each block in the place of the script's only compilation of a module.
+    """``block.compile()`` for each block in place of the script's only compilation of a module.
 
-    ``paths``: of the lists of blocks from the compiled module. None where there is no such statement, or more than one.
+    ``paths``: of the lists of blocks from the compiled module. None unless there is exactly one such statement.
     """
     names = imported(tree)
     compiling = [
@@ -26,10 +26,10 @@ def each_block(text: str, tree: ast.Module, paths: Sequence[str]) -> str | None:
         return None
     statement, module, call, binds = found[0]
     if binds and _is_called_itself(tree, call.args[0]):
-        return None  # it is the script's own eager side
+        return None  # the script's own eager reference
     begin, end = span(text, statement)
     before = text[:begin].rpartition("\n")[2]
-    if before.strip():  # it shares its line
+    if before.strip():  # shares its line
         return None
     name = _free_name(tree)
     values = ((one.arg, text[slice(*span(text, one.value))]) for one in call.keywords)
@@ -59,13 +59,13 @@ def _compilations(tree: ast.Module) -> Iterator[tuple[ast.stmt, str, ast.Call, b
 
 
 def _is_called_itself(tree: ast.Module, given: ast.expr) -> bool:
-    """Whether the script calls the module that it compiles by a name of its own too."""
+    """Whether the script also calls the uncompiled module by a name."""
     called = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return ast.unparse(given) in called
 
 
 def _steps(path: str) -> str:
-    """The path as an expression behind the name of the module."""
+    """The path as an expression after the module's name."""
     return "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in path.split(".") if step)
 
 

@@ -1,4 +1,4 @@
-"""Tries remedies: each is made in the text of the script, run once like the script itself, and measured against the run without it."""
+"""Tries remedies: makes each in the text of the script, runs it once, and measures it against the run without it."""
 
 from __future__ import annotations
 
@@ -39,16 +39,18 @@ MEASURES: dict[str, Callable[[Health], float]] = {
     "MB kept for the backward": kept,
 }
 MOST_LEFT = {"s of compiling": 0.75, "MB kept for the backward": 0.75}
-"""Part of a figure that a remedy must leave at most, where that is no count: compile times of two runs differ by a tenth, and what has a price
-must gain something."""
+"""Most share of a figure left by a remedy, for figures that are no counts.
+
+Compile times of two runs differ by a tenth, and a remedy with a price must gain something.
+"""
 UNCOUNTED = "With it not every graph could be asked what it keeps."
 AGAIN = "The backward computes again what is not kept: what that takes was not measured."
 SLOWER, SLOWER_SECONDS = 1.2, 1.0
-"""How much longer the rest of the script may take with it: a factor, and seconds by which it varies."""
+"""Allowed slowdown of the rest of the script with a remedy: a factor, and seconds of variation."""
 
 
 class Run(Protocol):
-    """Runs a text, or the script's own; None if it does not come to its end. ``cold``: with an empty cache."""
+    """Runs a text, or the script's own; None if it does not complete. ``cold``: with an empty cache."""
 
     def __call__(self, text: str | None = None, *, cold: bool = False) -> Finished | None: ...
 
@@ -56,7 +58,7 @@ class Run(Protocol):
 def advise(
     run: TimedRun, surveys: Surveys, script: Path, journal: Journal, keep: Callable[[list[Finding]], None]
 ) -> None:
-    """Find what there is to advise on in a timed run of the script, and try remedies; ``keep`` takes the findings as far as they are known.
+    """Find advice for a timed run of the script, and try remedies; ``keep`` takes the findings so far.
 
     Raises:
         BudgetExceeded: another limit than time is used up.
@@ -71,12 +73,12 @@ def advise(
 
 
 def known_of(surveys: Surveys, script: Path, journal: Journal) -> list[Finding]:
-    """What there is to advise on by the metrics of an earlier run, in which no call was counted or timed."""
+    """The findings from the metrics of an earlier run, without call counts and times."""
     return [one.finding for one in _causes(surveys.cold, surveys, script, journal)] if surveys.cold is not None else []
 
 
 def _causes(health: Health, surveys: Surveys, script: Path, journal: Journal) -> list[Cause]:
-    """All that there is to advise on, by the metrics of a run and by what is known of the job."""
+    """All findings, from the metrics of a run and from what is known of the job."""
     text, put_back = _text(script), PutBack.of(journal.fault, journal.repro)
     moved = reordered.finding(journal.report.checked, text, script.name)
     found = causes(health, text, script.name, surveys.crowding, put_back)
@@ -84,7 +86,7 @@ def _causes(health: Health, surveys: Surveys, script: Path, journal: Journal) ->
 
 
 def _text(script: Path) -> str:
-    """The text of the script; empty, so that nothing can be changed in it, where it is gone or of an encoding that is not Python's."""
+    """The text of the script; empty, and so unchangeable, if it is gone or not decodable as Python source."""
     with suppress(OSError, SyntaxError, UnicodeDecodeError), tokenize.open(script) as file:
         return file.read()
     return ""
@@ -101,9 +103,9 @@ class Trial:
     journal: Journal
     runs: int = 0
     again: str | None = None
-    """What a second run without any remedy printed; None before one was needed."""
+    """The output of a second run without any remedy; None until one was needed."""
     cold_base: Finished | None = None
-    """A run without any remedy and with an empty cache; None before one was needed."""
+    """A run without any remedy and with an empty cache; None until one was needed."""
 
     def of_all(self, found: Sequence[Cause], keep: Callable[[list[Finding]], None]) -> None:
         """Try the remedies of each cause until one helps, at most `REMEDIES` runs in all."""
@@ -120,7 +122,7 @@ class Trial:
                     break
 
     def remedy(self, edit: Edit) -> Remedy:
-        """Make a change, run the script with it, and measure what came of it."""
+        """Make a change, run the script with it, and measure the effect."""
         self.runs += 1
         self.journal.log(f"remedy: {edit.what}")
         is_cold = edit.lowers == "s of compiling"
@@ -155,7 +157,7 @@ class Trial:
         return remedy.model_copy(update={"after": after, "note": note, "helped": keeps and after < most})
 
     def _cold_run(self) -> Finished | None:
-        """A run without any remedy and with an empty cache; None if it does not come to its end."""
+        """A run without any remedy and with an empty cache; None if it does not complete."""
         if self.cold_base is None:
             unchanged = self.run(cold=True)
             self.cold_base = unchanged if unchanged is not None and unchanged.health is not None else None
@@ -163,9 +165,9 @@ class Trial:
         return self.cold_base
 
     def _printed(self, printed: str, edit: Edit) -> tuple[str, bool]:
-        """A note on what the script prints with a change, and whether that keeps its results as far as can be told.
+        """A note on the printed output with a change, and whether the results seem unchanged.
 
-        A change that may compute otherwise keeps them only where some of what is printed was compared.
+        For a change that may compute otherwise, only if some of the output could be compared.
         """
         before, is_safe = self.base.output or "", not edit.computes_otherwise
         if is_in_another_order(before, printed):

@@ -1,4 +1,4 @@
-"""The finding of logs in another order: lines that a script prints behind the graph in which they were, as it has asked for."""
+"""The finding of reordered logs: lines that the script's own setting moves after the graph in which they were printed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ LINE = re.compile(r"printed text\[(\d+)\]")
 
 
 def finding(checked: Checked, script: str, name: str) -> Finding | None:
-    """The finding for the script ``name`` with this text, by what its exact runs excused; None where they saw no such order."""
+    """The finding for the script ``name`` with this text, from the excuses of its exact runs; None if they saw no
+    reordering.
+    """
     seen = [one.object for one in checked.excused if one.rule == RULE]
     if not seen:
         return None

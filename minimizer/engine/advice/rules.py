@@ -1,7 +1,9 @@
-"""Findings from what Dynamo said of a run: which graph breaks and recompiles deserve advice, with their cost and the user's line.
+"""Findings from Dynamo's metrics of a run: which graph breaks and recompiles deserve advice, with their cost and the
+user's line.
 
-A healthy program has none. One recompile makes a size dynamic and another one follows for size 1, a switch to evaluation takes one, and a
-break that the script asks for, or that torch's own optimizers and profilers make, is nothing that its owner can mend.
+A healthy program has none. One recompile makes a size dynamic and another one follows for size 1, a switch to
+evaluation takes one, and the script's owner cannot mend a break that the script requests, or that torch's own
+optimizers and profilers make.
 """
 
 from __future__ import annotations
@@ -20,22 +22,26 @@ from minimizer.report.finding import Cost, Finding, by_cost
 from minimizer.vocabulary import counted
 
 REPEATED = 3
-"""Values for each of which one guard of a function failed that are a finding: automatic dynamic shapes take one, and a size of 1 another one.
-A switch has two values, however often it is thrown."""
+"""Number of values failing one guard of a function that make a finding.
+
+Automatic dynamic shapes take one, and a size of 1 another. A switch has two values, however often it is toggled.
+"""
 LEAST_TURNS, SLOWER, SLOWER_SECONDS = 5, 1.2, 2e-4
-"""Pairs of calls from which a graph may be called slower than eager, by which factor, and by how many seconds: the work around a call of a tiny
-graph takes tenths of a millisecond, whatever is in it."""
+"""Least pairs of calls to call a graph slower than eager, the factor, and the seconds.
+
+The overhead of calling a tiny graph is tenths of a millisecond, whatever its content.
+"""
 MOST_VALUES = 4
-"""Values of a guard that are named."""
+"""Most named values of a guard."""
 MOST_FINDINGS = 50
 ASKED_FOR = re.compile(
     r"Call to `torch\._dynamo\.(?:graph_break|skip_frame)\(\)`|Skip (?:calling|inlining) `torch\.compiler\.disable\("
 )
-"""How the reason of a break begins that the script asks for."""
+"""Matches the beginning of the reason of a requested break."""
 OF_TORCH = re.compile(
     r"torch[/.](?:optim|profiler|autograd[/.]profiler)\b|lr_scheduler\.py|record_function", re.IGNORECASE
 )
-"""In the reason of a break at a wrapper that torch itself puts around an optimizer's step or a profiled range."""
+"""Matches the reason of a break at torch's own wrapper around an optimizer's step or a profiled range."""
 REASONS = (
     (r"generic_jump|data-dependent branching", "a branch depends on the value of a tensor"),
     (r"data-dependent assertion", "an assertion depends on the value of a tensor"),
@@ -47,21 +53,21 @@ REASONS = (
     (r"\bnumpy\b|\bnp\.", "NumPy is called"),
     (r"capture_dynamic_output_shape_ops|dynamic shape operator", "the shape of a result depends on the values of a tensor"),
 )  # fmt: skip
-"""Patterns in Dynamo's words for the reason of a break, and ours."""
+"""Patterns in Dynamo's reason of a break, and our words."""
 GUARD = re.compile(r"\d+/\d+: (?P<what>.*?)(?:\s+#.*)?$", re.DOTALL)
 EXPLANATION = re.compile(r"^\s*Explanation: (.+)$", re.MULTILINE)
-"""The line of Dynamo's words that explains a reason."""
+"""Matches the line of Dynamo's message that explains a reason."""
 UNKNOWN = "Dynamo says"
-"""How a reason begins for which we have no words."""
+"""The beginning of a reason for which we have no words."""
 MOST_SAID = 300
-"""Characters of Dynamo's words in a sentence."""
+"""Most characters of Dynamo's message in a sentence."""
 MISMATCH = re.compile(r"(?P<what>.*mismatch.*?)[.,]? expected (?P<expected>\S+?), actual (?P<actual>\S+)")
 TENSOR = re.compile(r"tensor '(?P<name>.+)' (?P<what>[\w ]+) mismatch(?: at index (?P<index>\d+))?")
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A finding without remedies, and what they are made from. ``said``: Dynamo's words for it. ``place``: the user's line."""
+    """A finding without remedies, and the data to make them. ``said``: Dynamo's message. ``place``: the user's line."""
 
     finding: Finding
     said: str = ""
@@ -69,24 +75,24 @@ class Cause:
     is_refused: bool = False
     """Whether the recompile limit was reached."""
     function_line: int = 0
-    """That of the ``def`` of the function that was compiled again, in the script; 0 if it is elsewhere."""
+    """The line of the ``def`` of the recompiled function, in the script; 0 if it is elsewhere."""
     blocks: tuple[str, ...] = ()
     """Paths of the lists of equal blocks, from the compiled module."""
     why: str = ""
     """The reason of a graph break or of recompiles, as a clause."""
     guard: str = ""
-    """The guard that fails again and again, without the values that it expects."""
+    """The repeatedly failing guard, without the values that it expects."""
     graph: int | None = None
-    """The index of the graph that a figure is of; None for what is of no graph."""
+    """The index of the graph that a figure belongs to; None for other findings."""
 
 
 def causes(
     health: Health, script: str, name: str, crowding: float = 1.0, put_back: settings.PutBack = settings.UNKNOWN
 ) -> list[Cause]:
-    """All that there is to advise on, the costliest first, from a timed run of the script ``name`` with this text.
+    """All findings, the costliest first, from a timed run of the script ``name`` with this text.
 
-    ``crowding``: by how much the load of the machine may have slowed its compilations down. ``put_back``: what is known of a failure
-    with settings put back to their defaults.
+    ``crowding``: the possible slowdown of its compilations by the machine's load. ``put_back``: what is known of a
+    failure with settings reset to their defaults.
     """
     changed = settings.finding(health.changed, script, name, put_back)
     found = [
@@ -102,7 +108,7 @@ def causes(
 
 
 def breaks_per_call(health: Health) -> float:
-    """Graph breaks at which something can be done, per outermost call of compiled code."""
+    """Advisable graph breaks per outermost call of compiled code."""
     return sum(_per_call(one, health.calls) for one in health.broken if _is_advisable(one))
 
 
@@ -151,7 +157,7 @@ def _is_of_torch(one: Break) -> bool:
 
 
 def _per_call(one: Break, calls: int) -> float:
-    """How often a place was passed, per outermost call; once where nothing shows it."""
+    """How often a place is executed per outermost call; 1 if unknown."""
     return round(one.passes / calls, 2) if calls and one.passes else 1.0
 
 
@@ -166,7 +172,7 @@ def _why(reason: str) -> str:
 
 
 def _recompiles(found: Sequence[Recompile], name: str) -> Iterator[Cause]:
-    """A cause for each function and guard, whose parts behind graph breaks count with it."""
+    """A cause for each function and guard; continuations after graph breaks count with their function."""
     causes: dict[tuple[str, int, str], list[Recompile]] = {}
     for _, group in groupby(sorted(found, key=lambda one: one.frame), key=lambda one: one.frame):
         of_frame = list(group)
@@ -202,14 +208,14 @@ def _recompiled(found: Sequence[Recompile], guard: str, name: str, *, is_refused
 
 
 def _whole(said: str) -> str:
-    """The guard in Dynamo's words with the value that it expects, without the number of the compiled code that it belongs to."""
+    """The guard in Dynamo's message with the value that it expects, without the number of its compiled code."""
     first = (said.splitlines() or [""])[0]
     found = GUARD.match(first)
     return found["what"] if found else first
 
 
 def guard_of(said: str) -> str:
-    """The guard in Dynamo's words for a recompile, without the value that it expects: equal where the same thing changes again."""
+    """The guard in Dynamo's message for a recompile, without the expected value: equal if the same thing changes again."""
     what = _whole(said)
     if mismatch := MISMATCH.match(what):
         return mismatch["what"]
@@ -217,7 +223,7 @@ def guard_of(said: str) -> str:
 
 
 def _changes(guard: str, found: Sequence[Recompile]) -> str:
-    """What changes, with the first values of it, as a clause."""
+    """What changes, with its first values, as a clause."""
     values = list(dict.fromkeys(filter(None, map(_value, found))))
     shown = ", ".join(values[:MOST_VALUES]) + (" and so on" if len(values) > MOST_VALUES else "")
     where = f" ({shown})" if shown else ""

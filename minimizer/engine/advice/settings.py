@@ -1,4 +1,4 @@
-"""The finding of changed settings: what is set otherwise than by default, by whom, and what a failure does where that is put back."""
+"""The finding of changed settings: non-default settings, who sets them, and the failure's outcome without them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from minimizer.report.model import Flag
 from minimizer.vocabulary import counted
 
 MOST_SETTINGS = 20
-"""Those of one list that are shown; all are counted."""
+"""Most shown settings of one list; all are counted."""
 SETTERS = re.compile(
     r"torch\._(?:dynamo|inductor|functorch)\.config\.|torch\.set_float32_matmul_precision$|torch\.use_deterministic_algorithms$"
     r"|torch\.backends\.[\w.]+\.(?:fp32_precision|allow_tf32)$"
 )
-"""The dotted paths that set a setting."""
+"""Matches the dotted paths that set a setting."""
 OUTCOMES = {
     "passes": "The failure is gone.",
     "fails": "The failure stays.",
     "fails otherwise": "It fails in another way.",
 }
 PRECISIONS = ("float32_matmul_precision", "fp32_precision", "allow_tf32")
-"""Words by one of which a program sets a precision of float32 arithmetic."""
+"""Words, one of which is in any statement that sets a precision of float32 arithmetic."""
 
 
 @dataclass(frozen=True)
 class PutBack:
-    """What is known of a failure with settings put back. ``repro``: its verified repro; None without one.
+    """What is known of a failure with settings reset. ``repro``: its verified repro; None without one.
 
-    ``is_minimal``: whether the repro was seen to need each setting and option that it has.
+    ``is_minimal``: whether the repro was shown to need each of its settings and options.
     """
 
     flags: Sequence[Flag] = ()
@@ -44,12 +44,12 @@ class PutBack:
 
     @classmethod
     def of(cls, fault: Fault, repro: str | None) -> PutBack:
-        """What a diagnosis and a verification have shown of a fault."""
+        """The results of a fault's diagnosis and verification."""
         is_minimal = fault.reduction is not None and fault.reduction.fails_only_together
         return cls(fault.flags, repro if fault.holds else None, is_minimal)
 
     def remedies(self, changed: Sequence[Changed]) -> list[Remedy]:
-        """The settings that were tried with their defaults, and how that ended."""
+        """The settings that were tried with their defaults, and the outcomes."""
         return [
             Remedy(what=f"`{one.name}` put back to `{one.default}`", helped=outcome == "passes", note=OUTCOMES[outcome])
             for one in changed
@@ -57,7 +57,9 @@ class PutBack:
         ]
 
     def sentence(self, changed: Sequence[Changed]) -> str:
-        """What the repro says of the others: the settings that it needs, and those without which it fails; empty where it says nothing."""
+        """What the repro shows of the others: the settings that it needs, and those without which it fails; empty if
+        nothing.
+        """
         others = [one for one in changed if self._outcome(one) is None]
         if self.repro is None:
             return ""
@@ -68,7 +70,7 @@ class PutBack:
         return f"The reproducer {', and '.join(said)}." if said else ""
 
     def _needs(self, one: Changed, changed: Sequence[Changed]) -> bool:
-        """Whether the repro has a setting that could not be taken out of it: options are taken out together."""
+        """Whether the repro has a setting that could not be removed from it: options are removed together."""
         if not self.is_minimal or self.repro is None or one.by == "environment":
             return False
         code = "\n".join(line for line in self.repro.splitlines() if not line.lstrip().startswith("#"))
@@ -78,7 +80,7 @@ class PutBack:
         return f"{one.name} = " in code
 
     def _outcome(self, one: Changed) -> str | None:
-        """The outcome of a setting put back to its default; None where that was not tried."""
+        """The outcome of a setting reset to its default; None if that was not tried."""
         tried = (flag for flag in self.flags if flag.name == one.name and _plain(flag.value) == _plain(one.default))
         outcome = next((flag.outcome for flag in tried), None)
         return outcome if outcome in OUTCOMES else None
@@ -88,7 +90,7 @@ UNKNOWN = PutBack()
 
 
 def finding(changed: Sequence[Changed], script: str, name: str, known: PutBack = UNKNOWN) -> Finding | None:
-    """The finding for the script ``name`` with this text; None where nothing is set otherwise than by default."""
+    """The finding for the script ``name`` with this text; None if all settings have their defaults."""
     if not changed:
         return None
     told = (_by_script(changed), _by_options(changed), _by_environment(changed), known.sentence(changed))
@@ -160,7 +162,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _first(told: Sequence[str], between: str) -> str:
-    """As many as are shown, and how many more there are."""
+    """As many as are shown, and the number of the rest."""
     more = len(told) - MOST_SETTINGS
     return between.join([*told[:MOST_SETTINGS], *([f"and {more} more"] if more > 0 else [])])
 
