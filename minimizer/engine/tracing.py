@@ -1,4 +1,4 @@
-"""The flat program of a script by itself: traced, written, and run side by side to see where eager and compiled part."""
+"""The flat program of a script: traced, written, and run side by side to find where eager and compiled part."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from minimizer.report.model import Report
 from minimizer.settings import Settings
 
 MOST_DATA = 512 << 20
-"""Most bytes of the file beside a program."""
+"""Most bytes of the data file next to a program."""
 
 
 @dataclass(frozen=True)
 class Flat:
     """The flat program of a script.
 
-    ``text`` and ``data`` go to files; ``data`` is None where all inputs are in the text. ``raised``: the exception that ended the script.
-    ``sides``: where eager and compiled part; None where they were not compared, for the reason ``uncompared``.
+    ``text`` and ``data`` go to files; ``data`` is None if all inputs are in the text. ``raised``: the exception that
+    ended the script. ``sides``: where eager and compiled part; None if they were not compared, for the reason
+    ``uncompared``.
     """
 
     program: OuterProgram
@@ -64,18 +65,18 @@ def trace(
 
     Args:
         script: the user's file.
-        out: where the program will be; the names in it are those of this file and its data file (`data_file`).
-        options: of which arguments, environment, device and budget count.
+        out: the file for the program; the names in it are those of this file and its data file (`data_file`).
+        options: only arguments, environment, device and budget matter.
         settings: sandbox mode, memory of a run.
-        python: the interpreter that runs the script; the one we run in by default.
+        python: the interpreter that runs the script; by default the one we run in.
         binds: further paths the script may read.
         network: whether it may use the network.
         compare: whether to run the program side by side.
-        on_note: receives what is worth knowing of the sandbox.
+        on_note: receives notes on the sandbox.
 
     Raises:
-        NothingTraced: nothing was compiled, no call of a graph could be noted, or the script did not end in time.
-        MissingTool: a sandbox, an interpreter or a device that was asked for is not there.
+        NothingTraced: nothing was compiled, no call of a graph could be recorded, or the script did not end in time.
+        MissingTool: a requested sandbox, interpreter or device is missing.
         BudgetExceeded: the time was over before there was a program.
     """
     journal = Journal(_Notes(on_note), Report(), Clock(options.budget))
@@ -99,7 +100,7 @@ def trace(
 
 
 def data_file(out: Path) -> Path:
-    """The file with values of inputs beside a program."""
+    """The data file with values of inputs next to a program."""
     return out.with_suffix(".pt")
 
 
@@ -123,7 +124,7 @@ def _program(tracing: runs.Tracing) -> OuterProgram:
 
 
 class _Notes:
-    """A sink that passes notes on, and keeps nothing."""
+    """A sink that forwards notes, and stores nothing."""
 
     def __init__(self, on_note: Callable[[str], None]) -> None:
         self._on_note = on_note
@@ -133,16 +134,16 @@ class _Notes:
             self._on_note(str(data.get("message", "")))
 
     def artifact(self, name: str, content: bytes) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     def discard(self, name: str) -> None:
-        """There is nothing to discard."""
+        """Do nothing: nothing is stored."""
 
     def earlier(self, name: str) -> bytes | None:
         return None
 
     def report(self, report: Report) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     def cancelled(self) -> bool:
         return False

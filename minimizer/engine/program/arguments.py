@@ -120,7 +120,7 @@ def _decode_dict(items: list[Any]) -> dict[Arg, Arg]:
 
 
 def identifier(name: Any) -> str:
-    """Return ``name`` if it is a valid identifier. Names come from the far side of the sandbox.
+    """Return ``name`` if it is a valid identifier. Names are untrusted input from the sandbox.
 
     Raises:
         ValueError: it is not.

@@ -28,11 +28,13 @@ SIZES = (".size", "torch.ops.aten.sym_size.int")
 BOUND = "functools.partial"
 """The target that binds captured tensors to a function of flex_attention."""
 LAUNCH = "operator.call"
-"""The target that launches a Triton kernel: the first argument is the kernel, indexed by its grid, and it may write to any other."""
+"""The target that launches a Triton kernel: the first argument is the kernel, indexed by its grid, and may write to all
+others.
+"""
 HIGHER_ORDER = "torch.ops.higher_order."
 """Prefix of the operators that take functions."""
 FLEX_ATTENTION = f"{HIGHER_ORDER}flex_attention"
-"""An operator of whose results only those are defined that were asked for."""
+"""An operator whose results are defined only if requested."""
 TAKEN_APART = "torch._functorch."
 """Prefix of the calls into which Dynamo splits ``torch.func.jvp``, ``grad`` and ``vmap``: first and last steps."""
 
@@ -82,8 +84,8 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 class View:
     """How one input is a view of another.
 
-    ``of``: the name of the input that autograd takes for its base (``_base``). ``steps``: the operations that make the view, each a node
-    without a name, and without the tensor that it is called on.
+    ``of``: the name of its base according to autograd (``_base``). ``steps``: the operations that derive the view, each
+    a node without a name, and without the tensor that it is called on.
     """
 
     of: str
@@ -108,12 +110,12 @@ class Input:
 
     @property
     def stored(self) -> str | None:
-        """The name of the golden value that it is made from."""
+        """The name of the golden value that it is created from."""
         return self.golden if self.view is None else None
 
 
 def related(inputs: Iterable[Input]) -> tuple[Input, ...]:
-    """The inputs, of which only those are views whose base is among them; the others have their golden values."""
+    """The inputs; only those whose base is among them stay views, the others use their golden values."""
     given = tuple(inputs)
     names = {item.name for item in given}
     return tuple(replace(i, view=None) if i.view is not None and i.view.of not in names else i for i in given)
@@ -191,7 +193,7 @@ class Program:
     compile_kwargs: tuple[tuple[str, str], ...] = ()
     """Keyword arguments of ``torch.compile``, as source text."""
     around: tuple[str, ...] = ()
-    """Contexts in which it is called, as source text; its backward runs outside of them, as behind a block of autocast."""
+    """Contexts around its call, as source text; its backward runs outside of them, as after an autocast block."""
     grad: bool = False
     """Whether it runs with gradients enabled; if not, under ``torch.no_grad()``."""
     marked: bool = False
@@ -206,7 +208,7 @@ class Program:
     @cached_property
     def called(self) -> tuple[Body, ...]:
         """The bodies that its nodes use, directly or through other bodies."""
-        if not self.bodies:  # a shortcut for the usual case: the order of programs asks for every candidate
+        if not self.bodies:  # shortcut for the usual case: every candidate is sorted
             return ()
         wanted = _codes_in(self.nodes)
         kept: list[Body] = []

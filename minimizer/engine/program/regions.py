@@ -1,4 +1,4 @@
-"""Regions and windows: splits a graph by module paths, and cuts out runs of nodes as programs of their own."""
+"""Regions and windows: splits a graph by module paths, and cuts runs of nodes out as separate programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Region:
 
 
 class Cutter:
-    """Cuts windows out of one program, which is indexed once, so that a cut costs as much as it is large."""
+    """Cuts windows out of one program, which is indexed once, so that the cost of a cut is proportional to its size."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -45,12 +45,12 @@ class Cutter:
         self._state = _State(program.nodes)
 
     def cut(self, start: int, stop: int) -> Program:
-        """The nodes ``start:stop`` as a program of their own, on golden inputs.
+        """The nodes ``start:stop`` as a separate program, on golden inputs.
 
-        Values made earlier become inputs, as of just before the first node runs (with the effect of earlier in-place
-        operators, without that of later ones). Producers of values that are not tensors are included, and so are the
-        nodes of autocast or grad-mode regions that are open at that point. Outputs are the values that the rest of the
-        program uses.
+        Values created earlier become inputs, as of just before the first node runs (with the effect of earlier in-place
+        operators, without that of later ones). Producers of non-tensor values are included, and so are the nodes of
+        autocast or grad-mode regions that are open at that point. Outputs are the values that the rest of the program
+        uses.
         """
         program = self._program
         nodes = [program.nodes[index] for index in sorted(self._closed(start, stop))]

@@ -26,7 +26,7 @@ IN_PLACE = {
 }  # fmt: skip
 FUTURE = "from __future__ import"
 SCAN = f"{HIGHER_ORDER}scan"
-"""The operator whose body has to be a module where Dynamo traces it: in a graph it is one."""
+"""The operator whose body has to be a module when Dynamo traces it; in a graph it is one."""
 PREFIX = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
 
 
@@ -46,7 +46,7 @@ def setup(program: Program) -> tuple[str, ...]:
 
 
 def behind(header: str, statements: Sequence[str]) -> str:
-    """Statements behind a header of imports; what they import from ``__future__`` has to come before it."""
+    """Statements after a header of imports; their imports from ``__future__`` come before it."""
     first = [statement for statement in statements if statement.startswith(FUTURE)]
     return "\n".join([*first, header, *(statement for statement in statements if statement not in first)])
 
@@ -56,7 +56,7 @@ def _body(body: Body, program: Program) -> Iterator[str]:
     yield f"def {body.name}({', '.join(body.parameters)}):\n" + textwrap.indent("\n".join(lines), "    ")
     callers = chain(program.nodes, *(one.nodes for one in program.called))
     is_of_scan = any(node.target == SCAN and Code(body.name) in node.leaves() for node in callers)
-    # A call without a tensor would be made once, while its module is made.
+    # A call without a tensor would be executed only once, when its module is created.
     if is_of_scan and all(any(isinstance(leaf, Ref) for leaf in node.leaves()) for node in body.nodes):
         yield f"{body.name} = torch.fx.symbolic_trace({body.name})"
 
@@ -97,7 +97,7 @@ def expression(node: Node) -> str:
 
 
 def call_args(node: Node) -> str:
-    """The arguments of a call, as they stand between its parentheses."""
+    """The arguments of a call, as written between its parentheses."""
     return ", ".join([*map(arg, node.args), *(f"{key}={arg(value)}" for key, value in node.kwargs)])
 
 
@@ -109,7 +109,7 @@ def operand(value: Arg) -> str:
 
 
 def subscript(index: Arg) -> str:
-    """The index of ``x[...]``, as it stands between the brackets."""
+    """The index of ``x[...]``, as written between the brackets."""
     if isinstance(index, tuple) and index:
         return ", ".join(_subscript_item(item) for item in index) + ("," if len(index) == 1 else "")
     return _subscript_item(index)

@@ -1,4 +1,4 @@
-"""The attributes of a tensor that are compared beside its values, each with the expression that reads it.
+"""The compared attributes of a tensor, other than its values, each with the expression that reads it.
 
 A failure in one of them is `Kind.is_of_metadata`; repros of graphs and of scripts assert it by this expression.
 """

@@ -1,4 +1,4 @@
-"""Inputs that are views of other inputs: their text, and their metadata where the base has another shape than before."""
+"""Inputs that are views of other inputs: their text, and their metadata after a change of the base's shape."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Layout = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def text(view: View) -> str:
-    """The expression that makes a view, by the name of its base: ``x[1:]``."""
+    """The expression that creates a view, by the name of its base: ``x[1:]``."""
     result = view.of
     for step in view.steps:
-        result = render.expression(replace(step, args=(Ref(result), *step.args)))  # each binds as closely as a name
+        result = render.expression(replace(step, args=(Ref(result), *step.args)))  # all bind as closely as a name
     return result
 
 
 def followed(inputs: Iterable[Input]) -> tuple[Input, ...] | None:
-    """The inputs, with the metadata of each view as its base makes it now; None if no such view can be made of a base."""
+    """The inputs, with the metadata of each view recomputed from its base; None if a base can have no such view."""
     given = tuple(inputs)
     metas = {item.name: item.meta for item in given}
     result: list[Input] = []
@@ -41,9 +41,9 @@ def followed(inputs: Iterable[Input]) -> tuple[Input, ...] | None:
 
 
 def as_told(inputs: Iterable[Input]) -> tuple[Input, ...]:
-    """The inputs, of which only those are views that their bases, no views themselves, give as they are, without gradients.
+    """The inputs; only those stay views whose bases, no views themselves, derive them exactly, without gradients.
 
-    Of any other one a change of its base would tell nothing.
+    For others, a change of the base would have no known effect.
     """
     given = related(inputs)
     metas = {item.name: item.meta for item in given if item.view is None}
@@ -67,7 +67,7 @@ def _is_given(item: Input, base: TensorMeta | None) -> bool:
 
 
 def laid_out(base: TensorMeta, steps: Sequence[Node]) -> Layout | None:
-    """The shape and strides that these steps give; None if they cannot be made of such a tensor."""
+    """The shape and strides after these steps; None if they do not apply to such a tensor."""
     layout: Layout | None = (base.shape, contiguous(base.shape) if base.stride is None else base.stride)
     for step in steps:
         layout = _step(layout, step) if layout is not None else None

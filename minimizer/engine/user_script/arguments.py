@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from minimizer.engine.user_script.statements import first_line, is_of_the_future, lines_of
 
 ADDED = 3
-"""Lines that are added."""
+"""Number of added lines."""
 
 
 def with_arguments(text: str, args: Sequence[str]) -> str:
@@ -24,7 +24,7 @@ def with_arguments(text: str, args: Sequence[str]) -> str:
 
 
 def place_of_arguments(text: str) -> int:
-    """The number of the line behind which the arguments are set: after the docstring and imports from ``__future__``.
+    """The number of the line after which the arguments are set: after the docstring and imports from ``__future__``.
 
     Raises:
         SyntaxError: it is not Python.

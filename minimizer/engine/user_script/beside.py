@@ -1,4 +1,4 @@
-"""The modules beside a script: their files, their trees, and which of them an import runs."""
+"""The modules next to a script: their files, their trees, and which of them an import runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from minimizer.script_text import MAX_SCRIPT_BYTES, check_script
 
 MAIN = "__main__"
 MOST_MODULES, MOST_BYTES = 200, 4 << 20
-"""Modules beside a script that are read, and bytes of all together: their trees take up to a hundred times as much."""
+"""Most modules next to a script to read, and most bytes of all together: their trees take up to a hundred times as
+much.
+"""
 OF_THE_FILE = {"__file__", "__path__", "__package__", "__spec__", "globals"}
-"""Names by which a module depends on where it lies, or on what its globals are called."""
+"""Names that make a module depend on its location, or on the names of its globals."""
 
 
 class Module:
-    """A script, or a module beside it.
+    """A script, or a module next to it.
 
     Args:
         name: dotted, from the script's folder; that of the script is `MAIN`.
@@ -40,7 +42,7 @@ class Module:
 
     @cached_property
     def body(self) -> list[ast.stmt]:
-        """Its statements; those of a module without what only documents it, and what runs only where it is the script."""
+        """Its statements; for a module without documentation, and without statements for use as the script."""
         body = ast.parse(self.text).body
         return body if self.name == MAIN else [one for one in body if not is_main_block(one) and not _says_only(one)]
 
@@ -58,7 +60,7 @@ class Module:
 
     @cached_property
     def is_tied(self) -> bool:
-        """Whether it would be another module in the script's file."""
+        """Whether its meaning would change in the script's file."""
         scopes = (self._table, *_below(self._table))
         return any(symbol.get_name() in OF_THE_FILE for scope in scopes for symbol in scope.get_symbols())
 
@@ -75,7 +77,7 @@ class Module:
         return symtable.symtable(self.text, self.file.name, "exec")
 
     def base(self, statement: ast.ImportFrom) -> str:
-        """The dotted name of the module that ``from ... import`` reads; empty if that lies above the script's folder."""
+        """The dotted name of the module that ``from ... import`` reads; empty if that is above the script's folder."""
         package = self.name if self.file.name == "__init__.py" else self.name.rpartition(".")[0]
         parts = package.split(".") if package else []
         if statement.level > len(parts):
@@ -98,7 +100,7 @@ class Folder:
         self._room = MOST_BYTES
 
     def module(self, name: str) -> Module | None:
-        """The module of a dotted name; None if the folder has none, or none that can stand in another file."""
+        """The module of a dotted name; None if the folder has none, or none that can be moved to another file."""
         if name not in self._known:
             has_room = sum(module is not None for module in self._known.values()) < MOST_MODULES
             self._known[name] = self._read(name) if has_room else None
@@ -122,7 +124,7 @@ class Folder:
         base = self._root.joinpath(*parts)
         with suppress(OSError, Busy, InvalidScript, SyntaxError, UnicodeDecodeError, RecursionError):
             for file in (base / "__init__.py", base.with_name(f"{base.name}.py")):
-                # What is read stands in the repro: a link must not lead out of the folder.
+                # Its text goes into the repro: a link must not lead out of the folder.
                 if file.is_file() and file.resolve().is_relative_to(self._root.resolve()):
                     module = Module(name, file, self._text(file))
                     return None if module.is_tied else module
@@ -140,12 +142,12 @@ class Folder:
         self._room -= size
         text = decode_source(file.read_bytes())
         if text.strip():
-            check_script(text.encode(), file.name)  # as a script is, since it is parsed here
+            check_script(text.encode(), file.name)  # checked like a script, since it is parsed here
         return text
 
 
 def _says_only(statement: ast.stmt) -> bool:
-    """Whether it is a docstring, or says what ``import *`` takes."""
+    """Whether it is a docstring, or the ``__all__`` of ``import *``."""
     is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return is_text or (isinstance(statement, ast.Assign) and _is_all(statement))
 

@@ -1,4 +1,6 @@
-"""A script as one text: the modules beside it inlined, its arguments written into it, and where the user has each of its lines."""
+"""A script as one text: with the modules next to it inlined, its arguments written into it, and a map to the user's
+lines.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ from minimizer.report.culprit import Line
 
 @dataclass(frozen=True)
 class Bundle:
-    """A script as one text. ``lines``: for each of its lines the user's file, number and text; without those that are ours."""
+    """A script as one text. ``lines``: the user's file, number and text for each of its lines, except added ones."""
 
     text: str
     lines: Mapping[int, Line]
     arguments: str = ""
-    """The statements that were added to set ``sys.argv``; empty where there are none."""
+    """The statements added to set ``sys.argv``; empty without any."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the globals of linked modules, and those of the script, are called in the text (`Linked.names`)."""
+    """The names in the text of the globals of linked modules and of the script (`Linked.names`)."""
 
     def rewritten(self) -> Bundle:
-        """The same in the layout in which candidates are run (`Source.text`): that has no comments."""
+        """The same in the layout of candidates (`Source.text`), which has no comments."""
         body = ast.parse(self.text).body
         text = ast.unparse(ast.Module(body, [])) + "\n"
         pairs = (pair for old, new in zip(body, ast.parse(text).body, strict=False) for pair in _numbers(old, new))
@@ -38,7 +40,7 @@ class Bundle:
         return Bundle(text, found, self.arguments, self.names)
 
     def line(self, file: str, number: int, code: str, script: str) -> Line | None:
-        """A line in a run of the text under the name ``script``, as the user has it; None for one that is ours."""
+        """The user's line for one in a run of the text under the name ``script``; None for an added line."""
         return self.lines.get(number) if file == script else (file, number, code)
 
     def in_users_lines(self, stack: str, script: str) -> str:
@@ -52,7 +54,7 @@ class Bundle:
 
 
 def bundle(script: Path, args: Sequence[str] = ()) -> Bundle:
-    """A script with the modules beside it linked into it (`linking`), and with its arguments.
+    """A script with the modules next to it linked into it (`linking`), and with its arguments.
 
     Raises:
         SyntaxError: the script is not Python.
@@ -87,7 +89,7 @@ def _with_modules(script: Path) -> Bundle:
 
 
 def _numbers(old: ast.stmt, new: ast.stmt) -> Iterator[tuple[int, int]]:
-    """(line of a statement as it is written now, line of the same part before), the outer parts first."""
+    """(line of a statement in the new text, line of the same part in the old one), the outer parts first."""
     if ast.dump(old) != ast.dump(new):
         return
     for now, before in zip(ast.walk(new), ast.walk(old), strict=True):

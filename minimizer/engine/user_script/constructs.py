@@ -1,4 +1,6 @@
-"""Names what a reduced script does that a compiler may get wrong, where no operator of a graph is at fault: the construct, and its line."""
+"""Names the construct of a reduced script that a compiler may get wrong, if no operator of a graph is at fault, and its
+line.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ RULES = {
     "vmap": re.compile(r"(^|\.)(vmap|jacrev|jacfwd|hessian)$"),
     "backward": re.compile(r"(^|\.)(backward|grad|vjp|grad_and_value|jacrev)$"),
 }
-"""Methods of an autograd.Function, and what calls each; the ones that fewer scripts use come first."""
+"""Methods of an autograd.Function, with the caller of each; rarely used ones come first."""
 GRADIENT = re.compile(r"\.backward$|^torch\.autograd\.(grad|backward)$")
 TRANSFORM = re.compile(r"^torch\.(func\.\w+|vmap)$")
 KEPT = {"create_graph": "gradient that is differentiated again", "retain_graph": "second gradient through one graph"}
-"""Arguments of a gradient that keep its graph, and what for."""
+"""Arguments of a gradient that keep its graph, and their purpose."""
 WRAPPER = re.compile(
     r"functools\.(cache|lru_cache|cached_property|partialmethod|singledispatch(method)?)|contextlib\.(async)?contextmanager"
 )
-"""Decorators of the standard library that put something else in the place of a function."""
+"""Matches decorators of the standard library that replace a function."""
 USUAL = ("__init__", "__new__", "__call__")
 """Special methods that nearly every class has."""
 DONATED, DONATED_BUFFERS = re.compile(r"\bdonated\b"), "second gradient through a graph whose buffers were donated"
@@ -31,16 +33,16 @@ DONATED, DONATED_BUFFERS = re.compile(r"\bdonated\b"), "second gradient through 
 
 @dataclass(frozen=True)
 class Construct:
-    """What it is called, and its line in the script."""
+    """A construct: its description, and its line in the script."""
 
     what: str
     line: int
 
 
 def construct_of(tree: ast.Module, message: str = "") -> Construct | None:
-    """The construct of a reduced script that is to be named as the culprit; None where it has none of these.
+    """The construct of a reduced script to name as the culprit; None if it has none of these.
 
-    ``message``: what the failure says.
+    ``message``: that of the failure.
     """
     names = imported(tree)
     finders: tuple[Callable[[], Iterator[Construct]], ...] = (
@@ -53,16 +55,17 @@ def construct_of(tree: ast.Module, message: str = "") -> Construct | None:
 
 
 def context_of(tree: ast.Module) -> Construct | None:
-    """The transform or context of torch's that is left around what a reduced script computes, or a special method of its own.
+    """The remaining transform or context of torch around a reduced script's computation, or a special method of its
+    own.
 
-    No more than a hint beside an operator.
+    Only a hint next to an operator.
     """
     names = imported(tree)
     return next((found for finder in (_transforms, _contexts, _protocols) for found in finder(tree, names)), None)
 
 
 def _rules(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
-    """A rule of an autograd.Function that something in the script calls; else the function itself."""
+    """A rule of an autograd.Function that the script causes to be called; else the function itself."""
     called = [full_name(node.func, names) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         if not any(full_name(base, names).endswith(AUTOGRAD_FUNCTION) for base in made.bases):
@@ -91,7 +94,7 @@ def _is_true(node: ast.expr) -> bool:
 
 
 def _handlers(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
-    """An exception handler inside of a function, with the last call that it is put around."""
+    """An exception handler inside a function, with the last call that it guards."""
     for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
         for tried in (node for node in ast.walk(function) if isinstance(node, ast.Try) and node.handlers):
             calls = [n for inner in tried.body for n in ast.walk(inner) if isinstance(n, ast.Call)]
@@ -101,7 +104,7 @@ def _handlers(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]
 
 
 def _wrapped(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
-    """A function in whose place the standard library puts something else, such as a cache."""
+    """A function replaced by a wrapper of the standard library, such as a cache."""
     for function in (node for node in ast.walk(tree) if isinstance(node, DEFINITIONS)):
         for name, line in decorators(function, names):
             if WRAPPER.fullmatch(name):
@@ -115,7 +118,7 @@ def _transforms(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construc
 
 
 def _contexts(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
-    """A context of torch's inside of a function."""
+    """A context of torch inside a function."""
     for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
         for block in (node for node in ast.walk(function) if isinstance(node, ast.With)):
             for item in block.items:
@@ -125,7 +128,7 @@ def _contexts(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]
 
 
 def _protocols(tree: ast.Module, names: Mapping[str, str]) -> Iterator[Construct]:
-    """A special method of a class of the script's own, which may be a property, by which it answers to the language itself."""
+    """A special method of a class of the script's own, perhaps a property, that the language itself calls."""
     for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         for method in (node for node in made.body if isinstance(node, ast.FunctionDef)):
             if method.name.startswith("__") and method.name.endswith("__") and method.name not in USUAL:

@@ -1,4 +1,4 @@
-"""Ordinary scripts of PyTorch's dumps, each in a folder with what lay next to the dump and with the values of its inputs."""
+"""Makes ordinary scripts of PyTorch's dumps, each in a folder with the dump's neighbours and the values of its inputs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from minimizer.vocabulary import counted
 STORAGES = "storages"
 """Folder with the values of a dump's inputs, each in a file named by its hash."""
 NEAR = (".", "checkpoints", "minifier/checkpoints", "../checkpoints")
-"""Where that folder is looked for, from the dump's own, if it is not where the dump says."""
+"""Folders, relative to the dump's own, to search for the values if they are not where the dump says."""
 MOST_ENTRIES = 1000
 
 
 @dataclass(frozen=True)
 class Unpacked:
-    """A dump that became a script.
+    """A dump converted to a script.
 
-    ``script`` has the dump's name and lines; ``read`` are the folders that it reads. ``told``: a sentence on what it was and is.
-    ``made_up``: which values are not those of the original run; empty where all are.
+    ``script`` has the dump's name and lines; ``read`` are the folders that it reads. ``told``: a sentence on its origin
+    and form. ``made_up``: which values are not those of the original run; empty if all are.
     """
 
     script: Path
@@ -33,7 +33,7 @@ class Unpacked:
 def unpack(script: Path, folder: Path, *, is_local: bool) -> Unpacked | None:
     """Make an ordinary script of a dump, in ``folder``, a new one; None if the file is no dump.
 
-    ``is_local``: whether who has sent it owns this machine too, so that inputs may be read from wherever the dump says.
+    ``is_local``: whether the submitter owns this machine, so that inputs may be read from wherever the dump says.
 
     Raises:
         MissingTool: the dump cannot be made into a script; the message says why, and what to do next.
@@ -61,7 +61,7 @@ def unpack(script: Path, folder: Path, *, is_local: bool) -> Unpacked | None:
 
 
 def _values(dump: PyTorchDump, script: Path, is_local: bool) -> tuple[Path | None, set[str]]:
-    """The folder with most of the values of a dump's inputs that may be read, and which are there."""
+    """The readable folder with most of the values of a dump's inputs, and the values in it."""
     wanted = {name for name in dump.storages if name is not None and Path(name).name == name}
     home = script.parent.resolve()
     places = [home / near / STORAGES for near in NEAR]
@@ -73,7 +73,7 @@ def _values(dump: PyTorchDump, script: Path, is_local: bool) -> tuple[Path | Non
 
 
 def _present(place: Path, wanted: set[str], within: Path | None) -> set[str]:
-    """Those of the files that are in a folder; a link that leaves ``within`` is none."""
+    """The files that exist in a folder; a link that leaves ``within`` does not count."""
     try:
         there = {name: (place / name).resolve() for name in wanted if (place / name).is_file()}
     except (OSError, RuntimeError, ValueError):
@@ -82,7 +82,7 @@ def _present(place: Path, wanted: set[str], within: Path | None) -> set[str]:
 
 
 def _made_up(dump: PyTorchDump, present: set[str]) -> str:
-    """What of a dump's values has to be made up; empty where all were saved and are there."""
+    """The values of a dump that have to be made up; empty if all were saved and are there."""
     lost = [name for name in dump.storages if name not in present]
     parts = [f"{len(lost)} of {counted(len(dump.storages), 'input')}"] if lost else []
     return " and ".join([*parts, *(["the module's own state"] if dump.has_own_state else [])])

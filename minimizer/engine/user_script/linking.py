@@ -1,7 +1,8 @@
-"""Links a script with the modules beside it: their statements in the place of imports, and each global under one name.
+"""Links a script with the modules next to it: replaces imports by the modules' statements, with one name per global.
 
-A module stays imported, with all that it imports itself, where linking it would make another program: it is used as an object,
-is imported in a function or under a condition, or a new name for one of its globals would be taken for a local one.
+A module stays imported, with everything that it imports, if linking it would change the program: it is used as an
+object, is imported in a function or under a condition, or a new name for one of its globals would be shadowed by a
+local one.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class Global(NamedTuple):
 
 @dataclass(frozen=True)
 class Linked:
-    """Statements, each with the module that it is from.
+    """Statements, each with its module.
 
-    ``names``: the name that each global of a module (``module.name``) and of the script has among them.
+    ``names``: the name among them of each global of a module (``module.name``) and of the script.
     """
 
     statements: list[tuple[Module, ast.stmt]]
@@ -40,11 +41,11 @@ class Linked:
 
 
 def link(folder: Folder) -> Linked:
-    """The statements of a script and of the modules beside it, as those of one script, in the order in which they run.
+    """The statements of a script and of the modules next to it, as one script, in execution order.
 
     Raises:
         SyntaxError: the script is not Python.
-        RecursionError: it has modules beside it, and is nested too deeply.
+        RecursionError: it has modules next to it, and is nested too deeply.
     """
     script = folder.script
     if not any(_read_by(script, statement, folder) for statement in _imports_in(script.body)):
@@ -67,21 +68,21 @@ class _StaysImported(Exception):
 
 
 class _Linker:
-    """Links all modules but those that are ``kept`` imported."""
+    """Links all modules except those in ``kept``, which stay imported."""
 
     def __init__(self, folder: Folder, kept: set[str]) -> None:
         self._folder, self._kept = folder, kept
         self._modules: dict[str, Module] = {}
-        """Those that are linked, the script first."""
+        """The linked modules, the script first."""
         self._scopes: dict[str, dict[str, Global]] = {}
-        """What the global names of each module stand for."""
+        """The meanings of the global names of each module."""
         self._elsewhere: dict[Global, str] = {}
-        """The dotted paths of what is imported from elsewhere."""
+        """The dotted paths of imports from elsewhere."""
         self._members: dict[ast.Attribute, Global] = {}
         """Attributes of linked modules, such as ``layers.Block``."""
 
     def names(self) -> dict[Global, str]:
-        """The name that each global has in the linked script.
+        """The name of each global in the linked script.
 
         Raises:
             _StaysImported: a module has to stay imported.
@@ -99,7 +100,7 @@ class _Linker:
                 taken.setdefault(names[one], one)
         used = chain(self._members.values(), *(scope.values() for scope in self._scopes.values()))
         for one in used:
-            if one.name and one not in names:  # two modules import from each other what neither has yet
+            if one.name and one not in names:  # a circular import of a name that neither module has yet
                 raise _StaysImported(one.module)
         for module in self._modules.values():
             self._check(module, names)
@@ -115,7 +116,7 @@ class _Linker:
         }
 
     def statements(self, names: Mapping[Global, str]) -> Iterator[tuple[Module, ast.stmt]]:
-        """The statements of all modules under these names, those of a module where it is imported first."""
+        """The statements of all modules with these names; a module's come at its first import."""
         members = {node: names[member] for node, member in self._members.items()}
         run: set[str] = set()
 
@@ -141,7 +142,7 @@ class _Linker:
         return of(self._folder.script)
 
     def _read(self, module: Module) -> None:
-        """Find what the global names of a module and of those that it imports stand for."""
+        """Resolve the global names of a module and of those that it imports."""
         self._modules[module.name] = module
         scope = self._scopes[module.name] = {name: Global(module.name, name) for name in module.bound}
         top = [statement for statement in module.body if isinstance(statement, Import)]
@@ -159,7 +160,7 @@ class _Linker:
     def _bind(
         self, module: Module, scope: dict[str, Global], statement: Import, alias: ast.alias, source: Global | None
     ) -> None:
-        """Note what the name that an import binds stands for."""
+        """Record the meaning of the name that an import binds."""
         is_from = isinstance(statement, ast.ImportFrom)
         name = alias.asname or (alias.name if is_from else alias.name.partition(".")[0])
         own = Global(module.name, name)
@@ -177,11 +178,11 @@ class _Linker:
         else:
             one = self._member(source, alias.name) if is_from else source if alias.asname else Global(name)
             if not module.bound[name] or own in self._elsewhere or scope[name] not in (one, own):
-                raise _StaysImported(source.module)  # something else binds the name as well
+                raise _StaysImported(source.module)  # another statement also binds the name
             scope[name] = one
 
     def _imports(self, module: Module, statement: Import) -> Iterator[tuple[ast.alias, Global | None, list[Module]]]:
-        """Each alias of an import, the linked module that it reads (None: it stays as it is), and the modules that it runs."""
+        """Each alias of an import, the linked module that it reads (None: unchanged), and the modules that it runs."""
         for alias in statement.names:
             base = module.base(statement) if isinstance(statement, ast.ImportFrom) else alias.name
             wanted, run = {base}, self._folder.loaded_by(base)
@@ -193,7 +194,7 @@ class _Linker:
             yield (alias, Global(base), run) if is_linked else (alias, None, [])
 
     def _member(self, of: Global, name: str) -> Global:
-        """What an attribute of a linked module stands for."""
+        """The meaning of an attribute of a linked module."""
         found = self._scopes.get(of.module, {}).get(name)
         if found is not None:
             return found
@@ -229,7 +230,7 @@ class _Linker:
             yield found
 
     def _free_name(self, one: Global, taken: Mapping[str, Global], hidden: Iterable[str]) -> str:
-        """A name for a global: its own, unless that is another's, or hidden where the global is used."""
+        """A name for a global: its own, unless that is taken, or shadowed where the global is used."""
         if one.name == "_" or one.module == MAIN:
             return one.name
         stem = one.module.rpartition(".")[2]
@@ -293,7 +294,7 @@ class _Renamed(ast.NodeTransformer):
 
 
 def _imports_in(body: Iterable[ast.stmt]) -> Iterator[Import]:
-    """All imports in some statements, but for those that are made for a type checker only."""
+    """All imports in some statements, except those for a type checker only."""
     waiting: list[ast.AST] = [*reversed(tuple(body))]
     while waiting:
         node = waiting.pop()
@@ -306,7 +307,9 @@ def _imports_in(body: Iterable[ast.stmt]) -> Iterator[Import]:
 
 
 def _reached_from(name: str, folder: Folder) -> Iterator[str]:
-    """A module, and those beside the script that are run with it or by it; for a folder without a module, all below it."""
+    """A module, and those next to the script that run with it or through it; for a folder without a module, all below
+    it.
+    """
     waiting, seen = folder.loaded_by(name) or folder.below(name), set[str]()
     while waiting:
         module = waiting.pop()
@@ -319,7 +322,7 @@ def _reached_from(name: str, folder: Folder) -> Iterator[str]:
 
 
 def _read_by(module: Module, statement: Import, folder: Folder) -> list[Module]:
-    """The modules beside the script that an import runs."""
+    """The modules next to the script that an import runs."""
     found: list[Module] = []
     for alias in statement.names:
         path = f"{module.base(statement)}.{alias.name}" if isinstance(statement, ast.ImportFrom) else alias.name

@@ -1,4 +1,4 @@
-"""Takes away the checks of a script's own, so that it goes on where one would fail: what they compare is still computed."""
+"""Removes the script's own checks, so that it continues where one would fail; compared expressions are still computed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class _Check(NamedTuple):
 
 
 def without_checks(text: str, raised: str = "") -> str:
-    """A script that computes what it would check, and checks nothing; its lines keep their numbers.
+    """A script without checks that still computes their operands, with the same line numbers.
 
-    Checks are ``assert``, calls such as ``torch.testing.assert_close`` and ``self.assertEqual``, and what exits or raises under an
-    ``if``: an ``AssertionError``, a ``SystemExit``, or the exception called ``raised``. Returns the text itself if it has none.
+    Checks are ``assert``, calls such as ``torch.testing.assert_close`` and ``self.assertEqual``, and an exit or raise
+    under an ``if``: an ``AssertionError``, a ``SystemExit``, or the exception called ``raised``. Returns the text
+    itself if it has none.
     """
     try:
         tree = ast.parse(text)
@@ -65,7 +66,7 @@ def _ends(tree: ast.Module, names: Mapping[str, str], raised: set[str]) -> Itera
 
 
 def _replace(lines: list[bytes], check: _Check) -> None:
-    """Put what is compared, as a tuple or alone, in the place of a check, with as many line ends as that had."""
+    """Replace a check by its operands, as a tuple or alone, with the same number of line ends."""
     statement = check.statement
     assert statement.end_lineno is not None and statement.end_col_offset is not None
     first, last = statement.lineno - 1, statement.end_lineno - 1

@@ -1,4 +1,4 @@
-"""Custom operators: finds those that a graph calls, the lines that register them, and removes the setup of those that it does not call."""
+"""Custom operators: finds those that a graph calls and their registrations, and removes the setup of uncalled ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _bound(tree: ast.Module) -> set[str]:
 
 
 def _operators(tree: ast.AST) -> Iterator[str]:
-    """The operators that a statement makes registrations for, without their namespace."""
+    """The operators that a statement registers, without their namespace."""
     for function, _, operator in _naming(tree):
         space, separator, name = operator.rpartition("::")
         is_named = space.isidentifier() if separator else function in LIBRARY_CALLS
@@ -83,7 +83,9 @@ def registration(script: str, operator: str) -> int | None:
 
 
 def _naming(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
-    """The function and the line of every call that may name an operator, first or by keyword, and that name, without overload and schema."""
+    """The function, line and name for every call that may name an operator, first or by keyword; without overload and
+    schema.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

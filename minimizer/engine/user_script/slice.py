@@ -63,7 +63,7 @@ def prelude(
             continue
         needed.add(index)
         for name in names_used(found[index].text):
-            # the nearest binding before the use; a function may use what is bound after it
+            # the nearest binding before the use; a function may use a later binding
             earlier = [binder for binder in binders.get(name, ()) if binder < index]
             pending += earlier[-1:] or binders.get(name, ())[:1]
         called = [_path(node, paths) for node in ast.walk(statements[index]) if isinstance(node, ast.Attribute)]
@@ -127,7 +127,7 @@ def _is_registration(path: str) -> bool:
 
 
 def _paths(statements: Iterable[ast.stmt]) -> dict[str, str]:
-    """The dotted paths that top-level names stand for: imports, and plain aliases such as ``aten = torch.ops.aten``."""
+    """The dotted paths of top-level names: imports, and plain aliases such as ``aten = torch.ops.aten``."""
     paths: dict[str, str] = {}
     for statement in statements:
         if isinstance(statement, ast.Import):
@@ -180,7 +180,7 @@ def names_without_value(text: str) -> set[str]:
 
 
 def _global_symbols(text: str) -> Iterator[symtable.Symbol]:
-    """The symbols of the module's scope, and those of inner scopes that mean the module's."""
+    """The symbols of the module's scope, and those of inner scopes that refer to it."""
     pending = [symtable.symtable(text, "statement", "exec")]
     for scope in pending:
         is_module = scope.get_type() == "module"

@@ -50,19 +50,19 @@ def first_line(statement: ast.stmt) -> int:
 def text_of(statement: ast.stmt, lines: Sequence[str]) -> str:
     """A statement's text from `script_lines`, dedented; unparsed if its lines contain anything else."""
     text = textwrap.dedent("\n".join(lines[first_line(statement) - 1 : statement.end_lineno]))
-    with suppress(SyntaxError):  # a string or a comment that begins at the margin keeps the rest from moving
+    with suppress(SyntaxError):  # the first column of a multi-line string or a comment prevents dedenting
         if [ast.dump(found) for found in ast.parse(text).body] == [ast.dump(statement)]:
             return text
     return ast.unparse(statement)
 
 
 def is_of_the_future(statement: ast.stmt) -> bool:
-    """Whether it is an import from ``__future__``: it must come first, and changes how definitions are read."""
+    """Whether it is an import from ``__future__``, which must come first and changes how definitions are compiled."""
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
 def assigned(node: ast.AST) -> dict[str, ast.expr]:
-    """The values that an assignment gives to single names; empty for other nodes."""
+    """The values that an assignment binds to single names; empty for other nodes."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return {}
     target, value = node.targets[0], node.value

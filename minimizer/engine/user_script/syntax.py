@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterable, Mapping
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-"""What binds a name to a function or a class."""
+"""Definitions that bind a name to a function or a class."""
 DECLARATIONS = (ast.Import, ast.ImportFrom, *DEFINITIONS)
-"""What does nothing but bind names to modules, functions and classes."""
+"""Statements that only bind names to modules, functions and classes."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-"""What makes a function."""
+"""Nodes that create a function."""
 
 
 def imported(tree: ast.Module) -> dict[str, str]:
@@ -41,23 +41,23 @@ def full_name(node: ast.AST, names: Mapping[str, str]) -> str:
 
 
 def names_read(nodes: Iterable[ast.AST]) -> list[str]:
-    """The names that are read among these nodes, each as often as it is."""
+    """The names read among these nodes, with repeats."""
     return [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
 
 
 def names_stored(nodes: Iterable[ast.AST]) -> list[str]:
-    """The names that are bound among these nodes, each as often as it is."""
+    """The names bound among these nodes, with repeats."""
     return [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
 
 
 def decorators(node: ast.AST, names: Mapping[str, str]) -> list[tuple[str, int]]:
-    """The dotted path and the line of each decorator of a function or class, whether it is called or not; empty for other nodes."""
+    """The dotted path and the line of each decorator of a function or class, called or not; empty for other nodes."""
     found: list[ast.expr] = getattr(node, "decorator_list", [])
     return [(full_name(one.func if isinstance(one, ast.Call) else one, names), one.lineno) for one in found]
 
 
 UNPARSED = f"its syntax is newer than minimizer's own Python {sys.version_info.major}.{sys.version_info.minor}"
-"""Why what takes a script's text apart leaves one alone: the Python that runs it knows more."""
+"""Why our parsers leave a script in one piece: the Python that runs it is newer."""
 
 
 def unparsed_at(text: bytes) -> str:

@@ -1,8 +1,8 @@
 """Flattens a script into its statements in order of execution, out of blocks that only group them.
 
 Such blocks are ``if __name__ == "__main__":``, a ``main()`` without parameters, ``with config.patch(...):`` and
-``@config.patch(...)``. Settings made in there apply to the code compiled in there, and must be found like those at the
-top.
+``@config.patch(...)``. Settings in them apply to the code compiled in them, and must be found like those at the top
+level.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _opened(body: Sequence[ast.stmt], functions: dict[str, ast.FunctionDef], lin
         statement = next(blocks[-1], None)
         if statement is None:
             blocks.pop()
-        elif isinstance(statement, ast.Return):  # the end of its block; at the top of a script only its value can stand
+        elif isinstance(statement, ast.Return):  # the end of its block; at the top of a script only its value is valid
             value = [ast.copy_location(ast.Expr(statement.value), statement)] if statement.value else []
             blocks[-1] = iter(value)
         elif isinstance(statement, ast.With) and (patches := _patches(i.context_expr for i in statement.items)):

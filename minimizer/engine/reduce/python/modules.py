@@ -1,4 +1,4 @@
-"""Replaces a class with a single instance and a single method by its attributes and a function: an ``nn.Module`` by its layers, as an example."""
+"""Replaces a class with a single instance and method by its attributes and a function: an ``nn.Module`` by its layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONSTRUCTOR, OF_MODULES = "__init__", "forward"
 
 
 def made_once(source: Source) -> list[str]:
-    """Classes with one method, none besides it but a constructor, and a name that is used exactly once."""
+    """Classes with one method besides a constructor, and a name that is used exactly once."""
     uses = [n.id for n in source.nodes() if isinstance(n, ast.Name)]
     return [
         node.name
@@ -26,7 +26,7 @@ def made_once(source: Source) -> list[str]:
 
 
 def _method(made: ast.ClassDef) -> ast.FunctionDef | None:
-    """The only method of a class beside its constructor; None if it has none, or several."""
+    """The only method of a class besides its constructor; None for none or several."""
     others = [method for name, method in _methods(made).items() if name != CONSTRUCTOR]
     return others[0] if len(others) == 1 else None
 
@@ -43,7 +43,7 @@ def without_class(source: Source, name: str) -> Source | None:
 
 
 def _with_free_names(source: Source, name: str) -> Source | None:
-    """The script with other names for attributes of an object where something else has the same; None where nothing has."""
+    """The script with conflicting attribute names of an object replaced; None without conflicts."""
     made = next((n for n in source.nodes() if isinstance(n, ast.ClassDef) and n.name == name), None)
     own = [m.args.args[0].arg for m in _methods(made).values()] if made is not None else []
     inside = set(ast.walk(made)) if made is not None else set()
@@ -113,7 +113,7 @@ def _without_class(source: Source, name: str) -> Source | None:
 
 
 def _is_free(source: Source, held: str | None, forward: _Plain, attributes: set[str]) -> bool:
-    """Whether the function may have the name of the object, so that no second name stands for it."""
+    """Whether the function can take the object's name, so that no second name is needed."""
     bound = names_stored(source.nodes())
     bound += [n.arg for n in source.nodes() if isinstance(n, ast.arg)]
     return held is not None and bound.count(held) == 1 and held not in forward.locals | attributes
@@ -126,8 +126,9 @@ def _with_function(site: ast.stmt, node: ast.expr, function: str) -> ast.stmt:
 
 
 def _uses(source: Source, held: str, attributes: set[str]) -> dict[int, Edit]:
-    """The edits that have a function in place of the object with a name: ``layer`` for ``net.layer``, ``torch.compile(net)`` for
-    ``net.compile()``."""
+    """The edits that replace the named object by a function: ``layer`` for ``net.layer``, ``torch.compile(net)`` for
+    ``net.compile()``.
+    """
     edits: dict[int, Edit] = {
         number_of(n): lambda node: ast.Name(node.attr, ast.Load())  # type: ignore[attr-defined]
         for n in source.nodes()
@@ -173,7 +174,7 @@ def _setting(constructor: ast.FunctionDef | None, call: ast.Call) -> tuple[list[
 
 
 def _does_nothing(statement: ast.stmt) -> bool:
-    """Whether it is ``pass``, or what is left of ``self.x = x``."""
+    """Whether it is ``pass``, or a leftover of ``self.x = x``."""
     is_own = isinstance(statement, ast.Assign) and [ast.unparse(t) for t in statement.targets] == [
         ast.unparse(statement.value)
     ]
