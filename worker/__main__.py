@@ -1,7 +1,8 @@
-"""``python -m worker``: one worker process, until it is told to stop.
+"""``python -m worker``: one worker process, until it is stopped.
 
-On SIGTERM or SIGINT the running job goes back to the queue and the process ends. ``python -m worker FD`` does the same when
-the pipe that FD reads comes to its end: `minimizer serve` holds the other end, and cannot say goodbye when it is killed.
+On SIGTERM or SIGINT the running job goes back to the queue and the process ends. ``python -m worker FD`` does the same
+when the pipe that FD reads comes to its end: `minimizer serve` holds the other end, and cannot say goodbye when it is
+killed.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def main(engine: Engine = minimize) -> int:
 
 
 def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns: Turns) -> int:
-    """Take jobs until a signal says stop."""
+    """Take jobs until a signal stops the worker."""
     name = f"{socket.gethostname()}-{os.getpid()}"
     stopping = threading.Event()
     devices = gpus.devices
@@ -97,10 +98,10 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
         toolchains=settings.interpreters,
     )
     if os.geteuid() == 0:
-        # Celery's own words name an option of its command line, which nobody has used here.
+        # Celery's own message names an option of its command line, which is not in use here.
         warnings.filterwarnings("ignore", r"You're running the worker with superuser privileges", SecurityWarning)
         log.warning("this worker runs as root, which it does not need: start it as an ordinary user")
-    # Until Celery has a handler of its own: who has signed on must sign off, however early the signal comes.
+    # Until Celery has its own handler: a worker that signed on must sign off, however early the signal comes.
     signal.signal(signal.SIGTERM, leave)
     threads: list[threading.Thread] = []
     try:
@@ -135,19 +136,19 @@ def serve(settings: Settings, store: Store, engine: Engine, gpus: OwnGpus, turns
 
 
 def leave(number: int, frame: types.FrameType | None) -> NoReturn:
-    """Handler of SIGTERM: end the process, or at the latest where Celery begins to wait for messages.
+    """Handler of SIGTERM: end the process, at the latest when Celery begins to wait for messages.
 
-    The exception is lost where the signal interrupts a finalizer.
+    The exception is lost if the signal interrupts a finalizer.
     """
     state.should_stop = 0  # the exit status
     sys.exit(0)
 
 
 def sign_off(store: Store, name: str, ring: Callable[[Job], None]) -> None:
-    """Take the worker's row away, and ring for what waits, where the database takes writes."""
+    """Remove the worker's row, and ring for waiting jobs, if the database accepts writes."""
     try:
         store.workers.remove(name)
-        # Messages that we took while we were stopping are gone; without this their jobs wait for somebody's reaper.
+        # Messages that we took while stopping are gone; without this their jobs wait for another worker's reaper.
         for job in store.leases.stale_queued(older_than=0):
             ring(job)
     except SQLAlchemyError as error:
@@ -156,7 +157,7 @@ def sign_off(store: Store, name: str, ring: Callable[[Job], None]) -> None:
 
 
 def end_with(lifeline: int) -> None:
-    """Send this process SIGTERM when the pipe comes to its end."""
+    """Send this process SIGTERM at the end of the pipe."""
 
     def wait(main_thread: int) -> None:
         while os.read(lifeline, 1):

@@ -32,7 +32,8 @@ def create_app(
     app = Celery("minimizer-worker")
     app.conf.update(broker_config(settings))
     app.conf.update(
-        # A message is acknowledged before its job runs: what a dead worker leaves is found by its lease, not by its message.
+        # A message is acknowledged before its job runs: the jobs of a dead worker are found by their lease, not by
+        # their message.
         task_acks_late=False,
         worker_prefetch_multiplier=1,
         # Without late acknowledgement it cancels nothing; unset, Celery warns at every lost connection.

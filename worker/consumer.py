@@ -43,4 +43,4 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]  # celery has no types
     def _throw_away(self, message: Any, error: Exception) -> None:
         log.warning("a message that is no ring is thrown away (%s)", type(error).__name__)
         if not message.acknowledged:
-            message.reject()  # where the connection is lost, this says so
+            message.reject()  # raises if the connection is lost

@@ -1,7 +1,8 @@
-"""The thread that sends the messages of webhooks, signed, and tells the store what became of them.
+"""The thread that sends the signed messages of webhooks, and records the outcome in the store.
 
-A receiver checks `X-Minimizer-Signature`: ``sha256=`` and the HMAC, under the secret of the webhook, of the timestamp header, a
-dot, and the body. Any answer of 200 to 299 within ten seconds is an arrival; redirects are not followed.
+A receiver checks `X-Minimizer-Signature`: ``sha256=`` and the HMAC, under the secret of the webhook, of the timestamp
+header, a dot, and the body. Any answer of 200 to 299 within ten seconds counts as delivered; redirects are not
+followed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
 
 
 class Courier:
-    """Sends what is due. Every worker has one; the store gives each message to one of them at a time."""
+    """Sends due messages. Every worker has one; the store gives each message to one of them at a time."""
 
     def __init__(self, store: Store, pause_seconds: float, stopping: threading.Event) -> None:
         self._store = store
@@ -49,7 +50,7 @@ class Courier:
         return thread
 
     def round(self) -> None:
-        """Send all that is due now, but to a receiver that keeps us waiting one message only: others wait behind it."""
+        """Send all due messages, but only one to a slow receiver: others wait behind it."""
         slow: set[str] = set()
         while not self._stopping.is_set() and (message := self._store.messages.take(to_none_of=slow)) is not None:
             begun = time.monotonic()
@@ -59,7 +60,7 @@ class Courier:
                 slow.add(message.webhook_id)
 
     def _deliver(self, message: Message) -> tuple[bool, str]:
-        """Send a message, and leave a receiver alone that answers without end: a socket's timeout is for each of its bytes."""
+        """Send a message, and abandon a receiver that answers without end: a socket's timeout applies to each byte."""
         if not self._places.acquire(blocking=False):
             return False, f"not sent: {_UNANSWERED} receivers have not come to the end of their answers"
         answers: queue.SimpleQueue[tuple[bool, str]] = queue.SimpleQueue()
@@ -86,7 +87,7 @@ class Courier:
 
 
 def send(message: Message) -> tuple[bool, str]:
-    """Send a message once; whether it arrived, and what the other side said."""
+    """Send a message once; returns whether it arrived, and the receiver's answer."""
     body, timestamp = message.body.encode(), str(int(time.time()))
     headers = {
         "Content-Type": "application/json",

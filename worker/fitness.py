@@ -1,4 +1,4 @@
-"""What a worker knows of the fitness of its machine, asked before a job is claimed."""
+"""A worker's knowledge of its machine's fitness, checked before it claims a job."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from worker.gpu import why_gone
 LOOK_SECONDS = 5.0
 """How long an answer holds."""
 ANSWER_SECONDS = 30.0
-"""How long one is waited for; half of the silence after which a worker counts as gone, so that this one can say what is wrong."""
+"""Most seconds to wait for a check; half of the silence after which a worker counts as gone, so that it can still
+report.
+"""
 
 
 class Fitness:
-    """What is wrong with this machine, looked at anew every few seconds at most."""
+    """The problems of this machine, checked again at most every few seconds."""
 
     def __init__(self, look: Callable[[], str]) -> None:
         self._look = look
@@ -36,7 +38,7 @@ class Fitness:
         return cls(lambda: why_unfit(interpreters, sandboxed=sandboxed) or why_gone(gpus))
 
     def trouble(self) -> str:
-        """What is wrong, as a sentence for the operator; empty if nothing is. It comes within `ANSWER_SECONDS`."""
+        """The problem, as a sentence for the operator; empty without one. Returns within `ANSWER_SECONDS`."""
         with self._choosing:
             if self._latest is None or self._latest.is_old:
                 self._latest = _Look(self._look)
@@ -45,7 +47,7 @@ class Fitness:
 
 
 class _Look:
-    """One look at the machine, in a thread of its own: a disk or a program that hangs must not hang who asks."""
+    """One check of the machine, in a separate thread: a hanging disk or program must not hang the caller."""
 
     def __init__(self, look: Callable[[], str]) -> None:
         self._answer: Future[str] = Future()
@@ -55,7 +57,7 @@ class _Look:
 
     @property
     def is_old(self) -> bool:
-        """Whether it ended too long ago. One that goes on never is: no second one is to hang beside it."""
+        """Whether it ended too long ago. A running check never is: no second one should hang with it."""
         return time.monotonic() - self._ended >= LOOK_SECONDS
 
     def trouble(self) -> str:

@@ -1,8 +1,8 @@
 """The GPUs of this worker: which they are, whether jobs can use them, and whose turn it is on each.
 
-A GPU bears one job at a time, whichever worker process of the machine runs it. The turn is a lock on a file that is named after the
-GPU's UUID, so that it ends with the process that holds it, however that ends. A worker takes its turn before it claims a job: one
-that had to wait afterwards would keep the job from a worker whose GPU is free.
+A GPU runs one job at a time, in any worker process of the machine. The turn is a lock on a file named after the GPU's
+UUID, so that it ends with the process that holds it, however that ends. A worker takes its turn before it claims a job:
+waiting afterwards would keep the job from a worker with a free GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class OwnGpus:
-    """What this worker has; ``trouble`` says why it takes no jobs for a GPU although it should have one."""
+    """This worker's GPUs; ``trouble``: why it takes no GPU jobs although it should have a GPU."""
 
     gpus: tuple[Gpu, ...] = ()
     torch: TorchCuda = field(default_factory=TorchCuda)
@@ -38,12 +38,12 @@ class OwnGpus:
 
     @property
     def devices(self) -> list[str]:
-        """What this worker can be asked for beside a CPU."""
+        """This worker's devices other than the CPU."""
         return ["cuda"] if self.gpus and not self.trouble else []
 
     @property
     def hardware(self) -> Hardware:
-        """What is told to the store."""
+        """The hardware to report to the store."""
         return Hardware(
             gpus=tuple(GpuInfo(uuid=gpu.uuid, name=gpu.name, memory_mib=gpu.memory_mib) for gpu in self.gpus),
             driver=self.gpus[0].driver if self.gpus else "",

@@ -1,4 +1,4 @@
-"""The lease of a running job: renewed by a thread beside the engine, which learns from it when it has to stop."""
+"""The lease of a running job: renewed by a thread in parallel to the engine, which it tells when to stop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Lease:
         self._done = threading.Event()
         self._lost = threading.Event()
         self._wish = Wish()
-        # In a copy of our context: what it logs belongs to the same job.
+        # In a copy of our context: its logs belong to the same job.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
             target=lambda: context.run(self._keep), name=f"lease-{claim.job_id}", daemon=True
@@ -54,7 +54,7 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether the job is somebody else's by now; nothing more can be written about it."""
+        """Whether another worker may have the job by now; nothing more can be written about it."""
         return self._lost.is_set()
 
     @property
@@ -68,12 +68,12 @@ class Lease:
         return self._wish.skip
 
     def write(self, what: Callable[[], T]) -> T | None:
-        """Write about the job: waits for a database that is away, and does nothing once the lease is lost.
+        """Write about the job: waits for an unavailable database, and does nothing once the lease is lost.
 
-        It waits no longer than the lease lasts, behind the ``with`` block too, where nothing renews it; nor longer than a lease
-        once the worker is told to stop. The job is then a reaper's.
+        It waits no longer than the lease lasts, also after the ``with`` block, where nothing renews it; nor longer than
+        a lease once the worker is stopping. The job is then a reaper's.
 
-        Returns what ``what`` does, None where nothing was done.
+        Returns the result of ``what``, None if nothing was done.
         """
         told = math.inf
         while not self.lost:
@@ -92,10 +92,10 @@ class Lease:
         return None
 
     def read(self, what: Callable[[], T]) -> T:
-        """Read something that the job needs: waits for a database that is away, as `write` does.
+        """Read data that the job needs: waits for an unavailable database, as `write` does.
 
         Raises:
-            LeaseLost: it was away for too long, and the job is somebody else's.
+            LeaseLost: it was unavailable for too long, and another worker may have the job.
         """
         found = self.write(what)
         if found is None:

@@ -1,4 +1,4 @@
-"""The thread that puts right what brokers and dead workers leave behind. Every worker has one; one would be enough."""
+"""The thread that cleans up after brokers and dead workers. Every worker has one; one would be enough."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _COLLECT_SECONDS = 3600.0
 
 
 class Reaper:
-    """Says that this worker is alive, requeues jobs of silent workers, rings for jobs that wait unheard, and deletes.
+    """Reports that this worker is alive, requeues jobs of silent workers, rings for jobs without a message, and
+    deletes.
 
-    What it deletes is old, or belongs to nothing any more.
+    It deletes old data, and data without an owner.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Reaper:
         expired = self._store.leases.requeue_expired(self._settings.max_attempts)
         for job in expired:
             log.warning("job %s: its worker fell silent, it waits again", job.id)
-        # One that takes no jobs would hear the bell itself, and nobody else.
+        # A worker that takes no jobs would hear the bell itself, and no other would.
         stale = [] if trouble else self._store.leases.stale_queued(self._settings.lease_seconds, self._worker)
         for job in [*expired, *stale]:
             self._ring(job)
@@ -86,5 +87,5 @@ class Reaper:
 
 
 def _behind() -> float:
-    """Seconds by which the clock that stands still while a machine sleeps is behind the one on the wall."""
+    """Seconds by which the monotonic clock, which stops while a machine sleeps, is behind the wall clock."""
     return time.time() - time.monotonic()

@@ -18,9 +18,9 @@ _PROGRESS_SECONDS = 0.25
 
 
 class DatabaseSink:
-    """Writes what the engine finds into the store, and hands it the wish of the owner or the worker to stop.
+    """Writes the engine's results into the store, and passes stop requests of the owner or the worker to the engine.
 
-    ``on_asked`` is called whenever the engine looks for that wish.
+    ``on_asked`` is called whenever the engine polls for them.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class DatabaseSink:
 
     def cancelled(self) -> bool:
         self._on_asked()
-        self._tell_progress_in_time()  # the engine asks all along, and what it told last may stand for minutes
+        self._tell_progress_in_time()  # the engine polls continuously, but its last progress may be minutes old
         return self._lease.cancelled or self._lease.lost or self._stopping.is_set()
 
     def skipped(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Jobs, from their claims to their ends. What Celery has to do with it is in `worker.app`."""
+"""Jobs, from their claims to their ends. The Celery part is in `worker.app`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\.py")
 
 
 class Engine(Protocol):
-    """What runs a job; it is `minimizer.engine.pipeline.minimize` everywhere but in tests."""
+    """The function that runs a job: `minimizer.engine.pipeline.minimize` except in tests."""
 
     def __call__(
         self,
@@ -46,7 +46,7 @@ class Engine(Protocol):
         python: Path | None,
         binds: Sequence[Path],
     ) -> Report:
-        """Minimize a script, tell the sink, and return the final report."""
+        """Minimize a script, write to the sink, and return the final report."""
 
 
 def minimize(
@@ -75,12 +75,13 @@ def take_jobs(
     turns: Turns | None = None,
     fitness: Fitness | None = None,
 ) -> None:
-    """Take one job after the other, whoever's turn it is, until none is left that this worker can do.
+    """Take one job after the other, in the store's order, until none is left that this worker can do.
 
-    It takes none while something is wrong with its machine, and the others are told that they wait.
+    It takes none while its machine is unfit, and the other workers are told that jobs wait.
 
-    When the worker is ``stopping``, it takes none any more, and the running one goes back to the queue. A message that comes
-    twice, late, or for a job that was deleted finds nothing to do. Each job waits for its turn on the worker's GPUs, if it has any.
+    When the worker is ``stopping``, it takes no more, and the running one goes back to the queue. A message that
+    arrives twice, late, or for a deleted job finds nothing to do. Each job waits for its turn on the worker's GPUs, if
+    it has any.
     """
     turns = turns or Turns.of(settings, ())
     while not stopping.is_set():
@@ -100,7 +101,7 @@ def take_jobs(
 
 
 def _is_fit(store: Store, settings: Settings, devices: Collection[str], fitness: Fitness | None) -> bool:
-    """Whether this machine can do a job; if not, others are told that jobs wait."""
+    """Whether this machine can do a job; if not, the other workers are told that jobs wait."""
     if fitness is None or not (trouble := fitness.trouble()):
         return True
     log.warning("this worker takes no jobs: %s", trouble)
@@ -136,10 +137,10 @@ def _run(store: Store, settings: Settings, claim: Claim, stopping: threading.Eve
 
 
 def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: DatabaseSink, engine: Engine) -> Report:
-    """The engine's final report, also where it fails behind that; or one that says why there is none."""
+    """The engine's final report, even if the engine fails after it; without one, a report of the failure."""
     job = claim.job
     if settings.access == "on" or job.submitted_by:
-        # Whoever may submit is not always somebody whom this machine trusts, and it need not know of access control itself.
+        # Submitters are not always trusted by this machine, which may not know of access control itself.
         settings = settings.model_copy(update={"sandbox": "required"})
     try:
         if trouble := _why_not_here(settings, job.options):
@@ -167,15 +168,15 @@ def _answer(store: Store, settings: Settings, claim: Claim, lease: Lease, sink: 
             reason = Reason.INTERNAL_ERROR
             summary = f"The minimizer itself failed ({what}). This is our fault, not the script's: please report it."
         ending = {"status": Status.FAILED, "reason": reason, "summary": summary}
-        return sink.latest.model_copy(update=ending)  # with what was found so far
+        return sink.latest.model_copy(update=ending)  # with the findings so far
 
 
 def _why_not_here(settings: Settings, options: Options) -> str:
-    """What a claimed job needs and this machine lacks, which another one may have; empty if there is nothing."""
+    """What a claimed job needs and this machine lacks, but another may have; empty if nothing."""
     if settings.sandbox == "required" and (trouble := why_no_bubblewrap()):
         return f"the sandbox is required, but {trouble}"
     try:
-        # Not looked at yet where the worker itself has the sandbox off.
+        # Unchecked so far if the worker itself has the sandbox off.
         refuse_exposed(settings, (Path(sys.executable), *settings.interpreters.values()))
     except InvalidOption as error:
         return str(error)
@@ -185,7 +186,7 @@ def _why_not_here(settings: Settings, options: Options) -> str:
 
 
 def _lay_out(store: Store, job: Job, folder: Path) -> Path:
-    """Write what was submitted into an empty folder, and return the script in there."""
+    """Write the submission into an empty folder, and return the path of the script in it."""
     if (packed := store.jobs.archive(job.id)) is not None:
         archive.unpack(packed, folder)
         return folder / job.filename
@@ -195,5 +196,5 @@ def _lay_out(store: Store, job: Job, folder: Path) -> Path:
 
 
 def _was_cut_short(report: Report) -> bool:
-    """Whether the stop of the worker may be what the job ended by: the same signal may have reached the script's processes."""
+    """Whether the worker's stop may have ended the job: the same signal may have reached the script's processes."""
     return report.status not in (Status.MINIMIZED, Status.HEALTHY)

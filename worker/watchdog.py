@@ -1,4 +1,4 @@
-"""Ends this process where a job does not give it back: no signal, exception or lease does, if the engine never looks up."""
+"""Ends this process if a job does not return: no signal, exception or lease does, if the engine never polls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from types import TracebackType
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 600.0
-"""Beyond its budget, which the engine keeps by itself to a few seconds; a machine that swaps, or a disk that hangs, holds it up for longer."""
+"""Seconds beyond its budget, which the engine keeps to a few seconds; a swapping machine, or a hanging disk, delays it
+longer.
+"""
 SILENT_SECONDS = 60.0
 """From one look of the engine at a job that is not wanted any more to the next; it may wait half as long for a GPU to be free."""
 STATUS = os.EX_SOFTWARE
@@ -26,12 +28,12 @@ _STDERR = 2
 class Watchdog:
     """Watches one job, from the beginning to the end of a ``with`` block.
 
-    What ends the process is the same for the service as a `kill -9`: the sandboxed child dies with it, the lease runs out, and a
-    reaper puts the job back in the queue, or closes it if it was cancelled or has had its attempts.
+    Ending the process is the same for the service as a `kill -9`: the sandboxed child dies with it, the lease runs out,
+    and a reaper puts the job back in the queue, or closes it if it was cancelled or is out of attempts.
 
     Args:
         budget: of the job, in seconds.
-        is_unwanted: whether the job was cancelled, or is somebody else's.
+        is_unwanted: whether the job was cancelled, or belongs to another worker.
     """
 
     def __init__(self, job_id: str, budget: float, is_unwanted: Callable[[], bool]) -> None:
@@ -63,7 +65,7 @@ class Watchdog:
         self._asked = time.monotonic()
 
     def why(self) -> str:
-        """What is wrong with the job; empty while nothing is."""
+        """The problem with the job; empty while there is none."""
         now = time.monotonic()
         if now > self._latest:
             return f"it is not over {GRACE_SECONDS:g} s after its budget of {self._budget:g} s"

@@ -194,11 +194,11 @@ class Sandbox(ABC):
         )
 
     def watch(self) -> None:
-        """Check the memory of all commands together, by the control group or by adding it up, and end them if it is exceeded.
+        """Check the memory of all commands together, by the control group or as a sum, and kill them if it is exceeded.
 
         Raises:
             MemoryExceeded: the bound was exceeded, now or earlier.
-            WorkerTrouble: the kernel ended one of them for want of memory, and the bound was not exceeded.
+            WorkerTrouble: the kernel killed one of them for lack of memory, although the bound was not exceeded.
         """
         with self._looking:
             began = time.monotonic()

@@ -174,7 +174,7 @@ def why_no_bubblewrap() -> str | None:
 
 @functools.cache  # which keeps no exception: what fails for once is tried again
 def require_bubblewrap() -> None:
-    """Try bubblewrap, if it has not worked yet.
+    """Try bubblewrap, unless it has already worked.
 
     Raises:
         MissingTool: it cannot be used; the message says why.

@@ -29,7 +29,8 @@ LEAF = "minimizer-main"
 HALF_WEIGHT = {1: ("cpu.shares", "512"), 2: ("cpu.weight", "50")}
 """File and value for each version: half of the default weight, so that a job yields the processor to other services."""
 _OOM_KILLS = {1: "memory.oom_control", 2: "memory.events"}
-"""The file that counts the processes of a group that any OOM killer has ended: its own, that of a group around it, or the machine's."""
+"""The file that counts the processes of a group killed by any OOM killer: its own, a parent group's, or the machine's.
+"""
 _PEAKS = ("memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes")
 """The most that a group of version 1 has taken, without swap and with it. Its failcnt is no substitute: with both limits equal, newer
 kernels leave it at 0."""
@@ -65,7 +66,7 @@ class JobGroup:
     ran_out: bool = False
     """Whether the kernel has killed a process of the group for exceeding the memory bound."""
     was_starved: bool = False
-    """Whether the kernel has killed one though the group was within its bound, for want of memory around it."""
+    """Whether the kernel killed a process although the group was within its bound, for lack of memory elsewhere."""
     _folders: dict[Kind, tuple[int, Path]] = field(default_factory=dict)
     _commands: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -1,7 +1,8 @@
-"""Finds the C and C++ compilers that PyTorch starts, so that a sandbox shows them where they lie outside of the system's folders.
+"""Finds the C and C++ compilers that PyTorch starts, so that a sandbox can show those outside of the system's folders.
 
-Inductor compiles with the program that ``CXX`` names, or the first ``g++`` of the ``PATH`` (``torch/_inductor/cpp_builder.py``);
-Triton its launchers with that of ``CC``, or the first ``clang`` or ``gcc`` (``triton/runtime/build.py``).
+Inductor compiles with the program named by ``CXX``, or the first ``g++`` of the ``PATH``
+(``torch/_inductor/cpp_builder.py``); Triton compiles its launchers with ``CC``, or the first ``clang`` or ``gcc``
+(``triton/runtime/build.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from minimizer.sandbox.bubblewrap import SYSTEM_FOLDERS
 COMPILER_VARIABLES = ("CC", "CXX")
 """Variables that name a compiler: a path, or a name on the ``PATH``."""
 CXX = "g++"
-"""The compiler where ``CXX`` is not set (``torch/_inductor/config.py``)."""
+"""The compiler if ``CXX`` is not set (``torch/_inductor/config.py``)."""
 USUAL = ("cc", "gcc", "clang", "c++", "g++", "clang++")
 PARTS_OF_A_PREFIX = ("bin", "include", "lib", "lib32", "lib64", "libexec", "sysroot")
 """Parts of a compiler's prefix in which it finds its own programs, headers and libraries."""
@@ -29,7 +30,7 @@ def cxx() -> str | None:
 
 
 def compiler_paths() -> list[Path]:
-    """The paths that the compilers of this environment need, beside the folders that every sandbox shows."""
+    """The paths that this environment's compilers need, in addition to the folders that every sandbox shows."""
     found, homes = list[Path](), [Path.home(), Path.home().resolve()]
     own = {*homes, *(home / ".local" for home in homes)}  # in which much else lies
     named = (os.environ.get(variable, "") for variable in COMPILER_VARIABLES)

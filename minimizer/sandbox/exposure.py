@@ -1,4 +1,6 @@
-"""Refuses to start a service whose own files lie in folders that every script can read, where no sandbox would protect them."""
+"""Refuses to start a service whose own files are in folders that every script can read, where no sandbox would protect
+them.
+"""
 
 from __future__ import annotations
 

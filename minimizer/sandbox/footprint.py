@@ -37,7 +37,7 @@ def taken(ancestors: Iterable[int]) -> int:
 
 
 def _together(family: Iterable[int], files: int) -> int:
-    """Bytes that processes take together. ``files``: what they hold in files in memory."""
+    """Total bytes of some processes. ``files``: bytes in their memory files."""
     anonymous = shared = 0
     for pid in family:
         of_one, of_several = _proportional(pid)
@@ -51,16 +51,17 @@ def _resident(pid: int) -> int:
 
 
 def _proportional(pid: int) -> tuple[int, int]:
-    """A process's private bytes, those in swap included, and its share of shared memory.
+    """A process's private bytes, including those in swap, and its share of shared memory.
 
-    Page cache of files on disk is left out, since it can be dropped. What is in swap of a file in memory is in the size of the file.
+    Page cache of files on disk is left out, since it can be dropped. Swapped parts of a memory file count in the size
+    of the file.
     """
     anonymous, swapped, shared = _sizes(PROC / str(pid) / "smaps_rollup", "Pss_Anon", "SwapPss", "Pss_Shmem")
     return anonymous + swapped, shared
 
 
 def _sizes(file: Path, *names: str) -> list[int]:
-    """Bytes by name, 0 for what is not there, from a file of ``NAME: N kB`` lines."""
+    """Bytes by name, 0 for missing names, from a file of ``NAME: N kB`` lines."""
     sizes = dict.fromkeys(names, 0)
     try:
         for line in file.read_text(errors="replace").splitlines():
@@ -110,10 +111,10 @@ def _open(pid: int) -> Iterator[str]:
 
 
 def _mapped(pid: int, known: Container[tuple[int, int]]) -> Iterator[str]:
-    """Links to the memory files without a name that a process has mapped, but for those whose device and inode are ``known``.
+    """Links to the unnamed memory files that a process has mapped, except those whose device and inode are ``known``.
 
-    Such a file can hold more than what is mapped of it and more than the page tables show; only its inode says how much. They are told
-    by their device, since a process can name its own mappings.
+    Such a file can be larger than its mapped part and than the page tables show; only its inode has the size. They are
+    recognised by their device, since a process can name its own mappings.
     """
     if (device := _nameless_device()) is None:
         return
@@ -129,7 +130,9 @@ def _mapped(pid: int, known: Container[tuple[int, int]]) -> Iterator[str]:
 
 @functools.cache
 def _nameless_device() -> int | None:
-    """The device of memory files without a name; None where we may not follow mappings: that takes root or CAP_CHECKPOINT_RESTORE."""
+    """The device of unnamed memory files; None if we may not follow mappings, which takes root or
+    CAP_CHECKPOINT_RESTORE.
+    """
     file = os.memfd_create("minimizer")
     try:
         with os.scandir("/proc/self/map_files") as mappings:

@@ -28,7 +28,7 @@ QUERY = "--query-compute-apps=pid,gpu_uuid,used_memory,process_name"
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that holds GPU memory, in MiB; ``memory`` and ``name`` are nvidia-smi's texts, empty where it has none."""
+    """A process that holds GPU memory, in MiB; ``memory`` and ``name`` are nvidia-smi's texts, empty if it has none."""
 
     pid: int
     gpu: str
@@ -109,14 +109,14 @@ def _owner(pid: int) -> str | None:
 
 
 def _is_gone(owner: str) -> bool:
-    """Whether the process with this mark has ended; False if it is in another process namespace, where that cannot be known."""
+    """Whether the process with this mark has ended; False in another process namespace, where that is unknown."""
     pid, _, rest = owner.partition("-")
     started, _, namespace = rest.partition("-")
     return pid.isdecimal() and namespace == _namespace() and _started(int(pid)) != started
 
 
 def _said(text: str) -> str:
-    """A value of nvidia-smi; empty for a word in brackets, such as ``[No data]`` for the name of a process that is ending."""
+    """A value of nvidia-smi; empty for a bracketed word, such as ``[No data]`` for the name of an ending process."""
     return "" if text.startswith("[") else text
 
 

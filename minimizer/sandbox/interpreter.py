@@ -159,9 +159,10 @@ def _narrow(paths: Iterable[Path]) -> list[Path]:
 
 
 def editable_paths(python: Path) -> list[Path]:
-    """What an interpreter imports from outside of its prefixes: editable installs and other folders that ``.pth`` files name.
+    """Paths that an interpreter imports from outside of its prefixes: editable installs and other folders named by
+    ``.pth`` files.
 
-    Not among `runtime_paths`, since these are checkouts of somebody's: to be shown to the scripts of who has made them.
+    Not among `runtime_paths`, since these are somebody's checkouts, to be shown only to their owner's scripts.
 
     Raises:
         MissingTool: it does not run.

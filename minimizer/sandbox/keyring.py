@@ -1,7 +1,7 @@
 """A kernel keyring for each sandbox: namespaces do not isolate keyrings, and a process inherits that of its session.
 
-Otherwise a script could read the keys of the operator's session (Kerberos tickets, keys of encrypted folders), and keys that an
-earlier job has left.
+Otherwise a script could read the keys of the operator's session (Kerberos tickets, keys of encrypted folders), and keys
+left by an earlier job.
 """
 
 from __future__ import annotations

@@ -86,7 +86,9 @@ class Limits(Sandbox):
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the command and its descendants, as far as possible: a script can kill its supervisor (same user) and leave a daemon."""
+        """Kill the command and its descendants, as far as possible: a script can kill its supervisor (same user) and
+        leave a daemon.
+        """
         if process.poll() is None:
             supervisor.end_descendants(process.pid)
         _kill_group(process)

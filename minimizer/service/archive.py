@@ -63,10 +63,10 @@ def read(content: bytes, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
 
 
 def names(content: bytes) -> list[str]:
-    """The paths of the files of a zip archive, which is not unpacked.
+    """The paths of the files of a zip archive, without unpacking it.
 
     Raises:
-        InvalidScript: it is not a zip file, or cannot be unpacked safely as far as its directory tells.
+        InvalidScript: it is not a zip file, or its directory shows that it cannot be unpacked safely.
     """
     with _opened(content) as (_, entries):
         return sorted(entries)
@@ -120,7 +120,7 @@ def unpack(content: bytes, folder: Path) -> None:
 
 
 class _File(io.BytesIO):
-    """The bytes of an archive, of which `zipfile` reads the whole directory at once and all else in small parts."""
+    """The bytes of an archive, whose directory `zipfile` reads at once and everything else in small parts."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _MAX_DIRECTORY_BYTES:

@@ -25,7 +25,7 @@ TASK = "minimizer.run"
 
 _QUEUE = "minimizer"
 
-# Not under a name of its own: kombu asks for TLS by the name of rediss.
+# Not under a separate name: kombu recognises TLS by the scheme rediss.
 TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "minimizer.service.redis:Transport"
 
 

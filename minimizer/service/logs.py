@@ -44,9 +44,9 @@ def configure(settings: Settings) -> None:
 
 
 class _Formatter(structlog.stdlib.ProcessorFormatter):
-    """Renders a record such that nothing in it passes for another one, or for a command to a terminal.
+    """Renders a record so that nothing in it can pass for another record, or for a terminal command.
 
-    Requests, scripts and brokers have a say in what is logged: a path, the message of an exception, the name of a task.
+    Requests, scripts and brokers influence what is logged: a path, the message of an exception, the name of a task.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -59,7 +59,7 @@ class Channel(filesystem.Channel):
 
 
 def _message(content: bytes) -> dict[str, Any] | None:
-    """What a file has in it; ``None`` if it is not whole: a loss of power may leave one empty."""
+    """The message in a file; ``None`` if incomplete: a power failure may leave an empty file."""
     try:
         message = json.loads(content)
     except (ValueError, RecursionError):

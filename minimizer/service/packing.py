@@ -1,6 +1,7 @@
-"""Packs files of a project into a zip archive, for a service that runs a script with all it needs.
+"""Packs files of a project into a zip archive, for a service that runs a script with everything it needs.
 
-Equal files give equal bytes, whenever and wherever they are packed, so that the service recognises a repeated submission.
+Equal files give equal bytes, whenever and wherever they are packed, so that the service recognises a repeated
+submission.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def matching(patterns: Sequence[str], folder: Path) -> dict[str, Path]:
 
 
 def pack(files: Mapping[str, Path | bytes]) -> bytes:
-    """A zip archive of these files, each where it is or what it has in it."""
+    """A zip archive of these files, each given as a path or as its content."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):

@@ -1,6 +1,6 @@
-"""Redis as a broker, from which a worker also takes what is no message, and goes on.
+"""Redis as a broker, for a worker that discards malformed messages and goes on.
 
-kombu's own transport takes it from its queue and raises whatever reading it raises, which ends the worker.
+kombu's own transport takes them from its queue and raises the parsing error, which ends the worker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OF_THE_SERVER = (
 
 
 class Channel(redis.Channel):
-    """Delivers what can be read."""
+    """Delivers readable messages."""
 
     def _brpop_read(self, **options: Any) -> bool:
         # Not kombu's own list of errors of a connection: a KeyError counts as one there, and may come of any message.

@@ -1,4 +1,4 @@
-"""What lies at a broker as a message and is none."""
+"""Discards malformed messages from a broker."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def thrown_away(*passing: type[Exception]) -> Iterator[None]:
-    """Deliver a message that has been taken from its queue, or throw it away: another worker would end at it as well.
+    """Deliver a message taken from its queue, or discard it: another worker would crash on it as well.
 
-    Whatever an attempt at nonsense may raise counts as that.
+    Any exception of a decoding attempt marks it as malformed.
 
     Args:
-        passing: What says that there is no message, or that the broker is lost.
+        passing: exceptions for an empty queue, or a lost broker.
     """
     try:
         yield
     except passing:
         raise
     except Exception as error:
-        # Not what it says: that is somebody else's, and belongs in no log.
+        # Not the content: it is untrusted, and does not belong in a log.
         log.warning("a message that cannot be read is thrown away (%s)", type(error).__name__)

@@ -228,7 +228,7 @@ def _refuse_over_quota(session: Session, by: Submitter) -> None:
 
 def _same_question(session: Session, question_sha: str, project: ProjectRow, now: datetime) -> JobRow | None:
     """The job with this question that was queued last and is open or has an answer which is not outdated; else None."""
-    # One that is about to be stopped may come to no answer; one that was stopped behind its verdict has it.
+    # A cancelled job may not reach an answer; one stopped after its verdict has it.
     will_answer = JobRow.status.in_(_OPEN) & JobRow.cancel_requested.is_(False)
     query = select(JobRow).where(
         JobRow.question_sha == question_sha,
@@ -313,14 +313,16 @@ def _forget_results(session: Session, row: JobRow) -> list[str]:
 
 
 def _new_id() -> str:
-    while (job_id := secrets.token_urlsafe(9)).startswith("-"):  # a command line would take it for an option
+    while (job_id := secrets.token_urlsafe(9)).startswith("-"):  # a command line would parse it as an option
         pass
     return job_id
 
 
 def _key_sha(key: str, index: int, project: ProjectRow, by: Submitter) -> str:
-    """Digest of an idempotency key (keys may be long and hold any text), separate for each project and submitter, so that nobody can
-    find another's job by its key."""
+    """Digest of an idempotency key, separate for each project and submitter.
+
+    Keys may be long and hold any text, and nobody must find another's job by its key.
+    """
     parts = json.dumps([project.number, by.name, index, key])
     return hashlib.sha256(parts.encode()).hexdigest()
 
@@ -328,7 +330,7 @@ def _key_sha(key: str, index: int, project: ProjectRow, by: Submitter) -> str:
 def _question_of(session: Session, row: JobRow) -> str:
     """The question that a stored job asks by now: its budget may have changed since it was submitted."""
     script = blobs.get(session, row.script_sha)
-    # Not by way of `Options`: what only a newer version understands is part of the question, too.
+    # Not through `Options`: parts that only a newer version understands belong to the question, too.
     options = {**Options().model_dump(mode="json"), **row.options}
     return _question_sha(script, row.filename, options, row.archive_sha)
 

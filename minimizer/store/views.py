@@ -83,7 +83,9 @@ class Job:
 
     @property
     def skippable(self) -> Step | None:
-        """The step at work, where its owner need not wait for it: the repro is verified, and the step only adds to the report."""
+        """The current step, if its owner need not wait for it: the repro is verified, and the step only adds to the
+        report.
+        """
         step = self.progress.get("skippable") if self.can_stop else None
         return Step(step) if step in list(Step) else None
 
@@ -104,7 +106,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Wish:
-    """What the owner of a running job wants of its worker."""
+    """The requests of a running job's owner to its worker."""
 
     cancel: bool = False
     skip: str | None = None
@@ -259,7 +261,7 @@ class User:
 
 @dataclass(frozen=True)
 class Token:
-    """A personal API token, without its secret, of which the store keeps only a digest."""
+    """A personal API token, without its secret, which the store keeps only as a digest."""
 
     id: str
     user: str

@@ -124,7 +124,7 @@ class Tokens:
         try:
             with self._database.write() as session:
                 session.execute(update(TokenRow).where(TokenRow.id == token_id).values(last_used_at=now))
-        except SQLAlchemyError:  # while no write is possible, a token still opens what can be read
+        except SQLAlchemyError:  # while writes are impossible, a token still authorizes reads
             log.warning("the use of token %s was not noted", token_id, exc_info=True)
 
 

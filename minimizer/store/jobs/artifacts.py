@@ -71,7 +71,7 @@ def restate(session: Session, row: JobRow, now: datetime) -> list[str]:
 
 
 def follow(row: JobRow, report: Mapping[str, Any]) -> None:
-    """Copy what a report says of the job's result to the row."""
+    """Copy a report's summary of the job's result to the row."""
     row.summary = report["summary"]
     keep_failure(row, report["failure"])
     row.culprit = next(iter(report["culprits"]), None)

@@ -232,7 +232,7 @@ def view(row: JobRow) -> Job:
 
 
 def _part(part: type[Found], kept: dict[str, Any] | None, row: JobRow) -> Found | None:
-    """A stored part of a job's result; None if there is none, or if its form is not that of this version."""
+    """A stored part of a job's result; None if there is none, or if this version does not know its form."""
     if kept is None:
         return None
     try:
@@ -274,7 +274,7 @@ def close(session: Session, row: JobRow, now: datetime, status: Status, reason: 
     else:
         row.status, row.reason = earned["status"], earned["reason"]
         artifacts.follow(row, earned)
-        replaced, report = [], earned  # its texts, if there are any by now, say the same
+        replaced, report = [], earned  # its texts, if they exist by now, are equal
     row.worker = row.lease_until = None
     row.finished_at = now
     touch(row, now)

@@ -62,7 +62,7 @@ def stream(session: Session, sha: str) -> Iterator[bytes]:
 def _unpacked(compressed: bytes) -> Iterator[bytes]:
     unpacking = zlib.decompressobj()
     for begin in range(0, len(compressed), _PIECE):
-        left = compressed[begin : begin + _PIECE]  # in pieces, since all that is left is copied each time
+        left = compressed[begin : begin + _PIECE]  # in pieces, since each call copies the whole rest
         while left:
             yield unpacking.decompress(left, _PIECE)
             left = unpacking.unconsumed_tail

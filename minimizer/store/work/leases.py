@@ -42,12 +42,12 @@ class Leases:
         devices: Collection[str] | None = None,
         toolchains: Collection[str] | None = None,
     ) -> Claim | None:
-        """Claim the next job, or return ``None`` if no job waits that this worker can run.
+        """Claim the next job, or return ``None`` if no waiting job suits this worker.
 
         Projects take turns: first the one with the fewest running jobs, then the one served longest ago. Within a
         project the higher priority goes first, then the longer wait. A job that this worker has handed back is left to
-        others: for the duration of a lease, and longer where another one that could take it was seen lately with nothing wrong with it.
-        One that a newer version was asked for is left to workers of that version.
+        others: for the duration of a lease, and longer if another suitable, healthy worker was seen lately. A job
+        submitted to a newer version is left to workers of that version.
 
         Args:
             devices, toolchains: the worker's devices other than the CPU, and its interpreters other than the default;
@@ -67,7 +67,9 @@ class Leases:
                 return claim
 
     def claim_job(self, job_id: str, worker: str, *, lease_seconds: float) -> Claim | None:
-        """Claim this job, or return ``None`` if it is not queued (claimed, ended, or deleted). What it asks for is not looked at."""
+        """Claim this job, or return ``None`` if it is not queued (claimed, ended, or deleted). Its requirements are not
+        checked.
+        """
         if not is_id(job_id):
             return None
         with self._database.write() as session:

@@ -17,7 +17,7 @@ from minimizer.store.tables.models import DeliveryRow, WebhookRow
 from minimizer.store.views import Message
 
 MAX_ATTEMPTS = 8
-"""Attempts after which a message is given up."""
+"""Attempts after which a message is abandoned."""
 _FIRST_PAUSE = 10
 """Seconds to the second attempt; each later one takes three times as long, the last comes after three hours."""
 _KEPT = timedelta(days=30)
