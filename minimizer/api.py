@@ -41,28 +41,29 @@ def minimize(
     on_event: Callable[[Event], None] | None = None,
     **options: Any,
 ) -> Report:
-    """Reduce what fails under ``torch.compile`` to the smallest repro that still fails.
+    """Reduce a failure under ``torch.compile`` to the smallest repro that still fails.
 
-    A failing subject is no error: the report says what it is, and ``report.folder`` is where ``repro.py`` lies.
+    A failing subject is no error: the report describes it, and ``report.folder`` contains ``repro.py``.
 
     Args:
-        subject: the path of a script, which is run in a sandbox; or a function or module, which is called once in this process,
-            compiled and checked, before the graph that fails is reduced in a sandbox.
-        inputs: what a function is called with; it may change them.
-        out: folder for the results, made if need be; by default ``minimizer-out/<name>-<time>``.
+        subject: the path of a script, which is run in a sandbox; or a function or module, which is called once in this
+            process, compiled and checked, before its failing graph is reduced in a sandbox.
+        inputs: the arguments of a function, which may change them.
+        out: folder for the results, created if missing; by default ``minimizer-out/<name>-<time>``.
         compile: further arguments of ``torch.compile`` for a function, such as ``{"dynamic": True}``; not ``backend``.
-        python: the interpreter that runs a script, by default this one.
-        jobs: trials at once, by default one a core.
+        python: the interpreter that runs a script; by default this one.
+        jobs: parallel trials; by default one per core.
         sandbox: as ``--sandbox`` of the command line.
         bind: further paths the script may read.
         network: whether the script may use the network.
-        on_event: is told of progress, event by event (docs/report.md has their fields); by default the steps are printed to stderr
-            where somebody watches, in a notebook or at a prompt.
-        options: ``budget`` and all others that a job has (docs/cli.md), but ``toolchain``, such as ``args`` of a script.
+        on_event: called with every progress event (docs/report.md has the fields); by default the steps are printed to
+            stderr in an interactive session: a notebook or a prompt.
+        options: ``budget`` and all other options of a job (docs/cli.md) except ``toolchain``, such as ``args`` of a
+            script.
 
     Raises:
         UserError: the script cannot be read, an option is wrong, or a function fails outside of any graph.
-        MissingTool: bubblewrap is required and does not work here, or ``python`` is no interpreter that has torch.
+        MissingTool: bubblewrap is required and does not work here, or ``python`` is no interpreter with torch.
     """
     if "toolchain" in options:
         raise InvalidOption("option 'toolchain': names an interpreter of a service; here it is python=PATH")
@@ -92,7 +93,7 @@ def minimize(
 
     choose_sandbox(sandbox)
     if interpreter is not None:
-        require_torch(interpreter)  # which says at once if it is none, too
+        require_torch(interpreter)  # which also rejects a path that is no interpreter
     try:
         sink = FolderSink(folder, on_event or (_tell_steps if _is_watched() else lambda event: None))
     except OSError as error:
@@ -116,7 +117,7 @@ def minimize(
 
 
 def _is_watched() -> bool:
-    """Whether this is a session of somebody who waits: a prompt, or a notebook."""
+    """Whether this is an interactive session: a prompt, or a notebook."""
     return hasattr(sys, "ps1") or "ipykernel" in sys.modules
 
 
@@ -161,7 +162,7 @@ def _captured(
     """The script of the first graph that fails and the number of the others; or the verdict if there is none."""
     if "backend" in compile_kwargs:
         raise UserError("compile= cannot name a backend: a function is compiled by inductor")
-    # By name, so that nothing here imports torch: whoever hands in a function has done so already.
+    # By name, so that nothing here imports torch: a caller with a function has imported it already.
     backend = import_module("minimizer.inside.backend.backend")
     try:
         spent = backend.collect(function, inputs, str(folder), compile_kwargs)

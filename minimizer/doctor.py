@@ -34,7 +34,7 @@ from minimizer.settings import Settings
 OLDEST_PYTHON = (3, 11)
 TORCH_VERSIONS = ((2, 11), (2, 15))
 FREE_BYTES = 5 << 30
-"""What the kernel caches of one large job may take."""
+"""Disk for the kernel caches of one large job."""
 TORCH_SECONDS = 120
 CONNECT_SECONDS = 5
 
@@ -95,7 +95,7 @@ def check_torch(python: Path) -> Finding:
 
 
 def check_toolchain(name: str, python: Path) -> Finding:
-    """An interpreter of MINIMIZER_TOOLCHAINS and its torch: jobs that name it fail if it is not what it should be."""
+    """Check an interpreter of MINIMIZER_TOOLCHAINS and its torch: jobs that name it fail otherwise."""
     remedy = f"Repair {python}, or name another interpreter in MINIMIZER_TOOLCHAINS."
     found = check_python(python)
     if not found.ok:
@@ -250,7 +250,7 @@ class _NoAnswer(Exception):
 
 
 def _ask(python: Path, expression: str, *, seconds: float) -> Any:
-    """The value of an expression in another interpreter, told apart from whatever else importing torch prints."""
+    """The value of an expression in another interpreter, separated from other output while torch is imported."""
     script = f"import json, sys\nanswer = {expression}\nprint()\nprint(json.dumps(answer))"
     try:
         done = subprocess.run([python, "-c", script], capture_output=True, text=True, timeout=seconds, check=False)

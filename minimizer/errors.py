@@ -52,7 +52,7 @@ class InvalidScript(UserError):
 
 
 class InvalidOption(UserError):
-    """An option is unknown or its value is out of range; ``names``: which options, where that is known."""
+    """An option is unknown or its value is out of range; ``names``: which options, if known."""
 
     slug = "invalid-option"
 
@@ -62,7 +62,7 @@ class InvalidOption(UserError):
 
 
 class MissingTool(UserError):
-    """Something this machine needs is not there; the message says how to get it."""
+    """A tool that this machine needs is missing; the message says how to get it."""
 
 
 class BudgetExceeded(MinimizerError):
@@ -103,15 +103,17 @@ class ChildFailed(MinimizerError):
 
 
 class GraphTooLarge(ChildFailed):
-    """A graph has more nodes than are taken apart. The message says what to do next."""
+    """A graph has too many nodes to be taken apart. The message says what to do next."""
 
 
 class WorkerTrouble(MinimizerError):
-    """The machine is at fault, which says nothing of the script: another one, or this one later, may have an answer."""
+    """The machine is at fault, which proves nothing about the script: another machine, or this one later, may have an
+    answer.
+    """
 
 
 class Unanswered(ChildFailed):
-    """The holder of a graph is there but cannot give what was asked for, such as a tensor that no file can hold."""
+    """The holder of a graph is alive but cannot answer, for instance with a tensor that no file can hold."""
 
 
 def is_of_the_machine(error: BaseException) -> bool:

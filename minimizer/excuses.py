@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Looked = Literal["calls", "gradients", "state", "values", "run"]
-"""What a rule looks away from: calls of graphs, their gradients, what a script sees of itself, single values, or the end of a run."""
+"""What a rule skips: calls of graphs, their gradients, the state that a script sees, single values, or the end of a
+run.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Whether this machine can do a job at all: what fails here says nothing of a script. Workers and `minimizer doctor` ask the same."""
+"""Whether this machine can do a job at all: a failure here proves nothing about a script. Used by workers and
+`minimizer doctor`.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,15 @@ MEMINFO = Path("/proc/meminfo")
 def needs_sandbox(settings: Settings) -> bool:
     """Whether jobs need bubblewrap here.
 
-    Where it is missing from the beginning and need not be there, that is a choice; where it stops working, it is trouble.
-    With access control on it needs to be there, whatever the settings of the sandbox are.
+    If it is missing from the beginning and optional, that is a choice; if it stops working, it is trouble. With access
+    control on it is required, whatever the sandbox settings.
     """
     is_required = settings.sandbox == "required" or settings.access == "on"
     return is_required or (settings.sandbox != "off" and why_no_bubblewrap() is None)
 
 
 def why_unfit(interpreters: Iterable[Path], *, sandboxed: bool) -> str:
-    """The first thing that is wrong: disk, memory, sandbox, compiler, interpreters; empty if nothing is."""
+    """The first problem: disk, memory, sandbox, compiler, interpreters; empty without one."""
     return (
         _disk()
         or _memory()

@@ -1,8 +1,8 @@
-"""``python -m minimizer.captured FOLDER [LOCK ARGS...]``: from a graph that the dynamo backend has saved to a script.
+"""``python -m minimizer.captured FOLDER [LOCK ARGS...]``: from a graph saved by the dynamo backend to a script.
 
-The folder holds ``capture.json`` and ``inputs.pt`` (`minimizer/inside/backend/saved.py`); ``graph.py`` is written beside them. It runs by
-itself, and fails as the graph did. With LOCK, a file, it is then reduced as by ``minimizer run graph.py ARGS``, as soon as
-nobody else holds the lock: one reduction at a time of all that a program has started.
+The folder contains ``capture.json`` and ``inputs.pt`` (`minimizer/inside/backend/saved.py`); ``graph.py`` is written
+next to them. It runs standalone, and fails as the graph did. With LOCK, a file, it is then reduced as by ``minimizer
+run graph.py ARGS``, once the lock is free: one reduction at a time for all started by a program.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def write_script(folder: Path) -> Path:
     """Write ``graph.py``.
 
     Raises:
-        ChildFailed: ``capture.json`` is not what the backend writes.
+        ChildFailed: ``capture.json`` is malformed.
     """
     saved = json.loads((folder / CAPTURE).read_text())
     about = saved["about"]
@@ -83,7 +83,7 @@ def _text(program: Program, about: dict[str, Any]) -> str:
 
 
 def _commented(node: Node) -> str:
-    """The statement, and where the user's program has it: a report quotes the line as it stands."""
+    """The statement, with its place in the user's program: a report quotes the line unchanged."""
     places = [node.module, f"{Path(node.source[0]).name}:{node.source[1]}" if node.source else ""]
     comment = ", ".join(" ".join(place.split()) for place in places if place)
     return f"{render.statement(node)}  # {comment}" if comment else render.statement(node)
@@ -94,7 +94,7 @@ def _value(item: Input) -> str:
 
 
 def _views(program: Program) -> Iterator[str]:
-    """Statements that make views of their bases of what was saved, which shares only its memory with them."""
+    """Statements that derive views from their saved bases; saved views only share memory with them."""
     places = {item.name: f"inputs[{index}]" for index, item in enumerate(program.inputs)}
     for item in program.inputs:
         if item.view is not None:

@@ -1,7 +1,7 @@
 """Jupyter notebooks as scripts: their code cells in order, in the percent format that editors know.
 
-What only IPython understands (magics, shell lines, help) becomes a comment, each at its line, but for a statement that a magic times, which stays.
-Nothing of a notebook is run here, and what it printed is not looked at.
+IPython-only syntax (magics, shell lines, help) becomes a comment on its line, except that the statement of a timing
+magic stays. Nothing of a notebook is run here, and its outputs are ignored.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from minimizer.errors import InvalidScript
 
 FORMAT = 4
-"""The format of notebooks that is read, since 2015 that of all."""
+"""The supported notebook format, in use since 2015."""
 MOST_CHARS, MOST_LOOKS = 8 << 10, 100
 """Longest cell in which lines are changed, and how often cells are parsed for that: a stranger's notebook is read by a server."""
 MOST_LINE = 500
 """Longest line that is taken for one of IPython's."""
 TIMED_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit")
-"""Magics of which the rest of the cell is Python that runs."""
+"""Cell magics whose remaining cell is Python that runs."""
 _TIMED = re.compile(r"^(\s*)%(?:time|timeit|prun|memit)\s+(?:-[nr]\s*\d+\s+|-(?![nr]\s*\d)\S+\s+)*(?=[^-\s])")
 _FUTURE = re.compile(r"^(from __future__ import .*)$", re.MULTILINE)
 """Stands in any cell of a notebook; in a script it has to come first."""
@@ -38,7 +38,8 @@ def is_notebook(content: bytes) -> bool:
 
 
 def taken(content: bytes, name: str) -> tuple[bytes, str]:
-    """What is taken as a script, and its name: of a notebook the script that its cells make, else the file itself.
+    """The content and name of a script; for a notebook those of the script made from its cells, else of the file
+    itself.
 
     Raises:
         InvalidScript: a notebook that cannot be read, or has no code.
@@ -103,7 +104,7 @@ def _python(cell: str, looks: Iterator[int]) -> str:
 
 
 def _wrong_line(lines: list[str]) -> int | None:
-    """The index of the line where a text stops being Python; None if it does not."""
+    """The index of the first line that is not valid Python; None if all are."""
     try:
         ast.parse("\n".join(lines))
     except SyntaxError as error:

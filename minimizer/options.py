@@ -90,7 +90,7 @@ class Options(BaseModel):
 
     @property
     def expected_finding(self) -> Kind | None:
-        """The kind of finding that is to be reduced as if it were a failure; None where a failure is looked for."""
+        """The kind of finding to reduce as if it were a failure; None for a search for failures."""
         kinds = {str(kind).replace("_", "-"): kind for kind in Kind if kind.is_finding}
         return kinds.get(self.expect)
 
@@ -101,7 +101,7 @@ class Options(BaseModel):
 
     @property
     def undrivable(self) -> str:
-        """Why the script cannot be driven as it is asked for, in words; empty if it can, or need not be."""
+        """Why the script cannot be driven as requested, in words; empty if it can, or need not be."""
         if self.drive is not None and self.ready is None:
             return "drive needs ready as well: the port at which the script listens, or what it prints, once it can be driven"
         if self.ready is not None and self.nproc > 1:
@@ -110,26 +110,26 @@ class Options(BaseModel):
 
     @property
     def stands_alone(self) -> bool:
-        """Whether the script runs as one process that needs nobody else, as a repro does: smaller texts of it can be tried."""
+        """Whether the script runs as one standalone process, as a repro does: smaller texts of it can be tried."""
         return self.nproc == 1 and self.ready is None
 
     @property
     def needs(self) -> tuple[str | None, str | None]:
-        """The device and the toolchain that a worker must have to take the job; None where any will do."""
+        """The device and the toolchain that a worker must have to take the job; None if any will do."""
         return ("cuda" if self.device == "cuda" else None), self.toolchain
 
     def to_store(self) -> dict[str, Any]:
-        """What is kept with a job.
+        """The options to store with a job.
 
-        A later change of a default must not change a job that is there, so defaults are kept too. But that of a new option is left out:
-        workers of the version before can then do all jobs that do not ask for it.
+        A later change of a default must not change an existing job, so defaults are stored too. But the default of a
+        new option is left out: workers of the previous version can then do all jobs that do not set it.
         """
         given, defaults = self.model_dump(mode="json"), type(self)().model_dump(mode="json")
         return {name: value for name, value in given.items() if name in _ALWAYS_STORED or value != defaults[name]}
 
     @classmethod
     def from_store(cls, stored: Mapping[str, Any]) -> Self:
-        """A job's options to look at, whatever version has stored them: what this one does not understand is left at its default."""
+        """A job's options for display, stored by any version: options unknown to this one keep its defaults."""
         try:
             return cls.model_validate(stored, extra="ignore")
         except ValidationError as error:
@@ -138,7 +138,7 @@ class Options(BaseModel):
 
     @classmethod
     def understands(cls, stored: Mapping[str, Any]) -> bool:
-        """Whether this version can do what a job's stored options ask for."""
+        """Whether this version supports a job's stored options."""
         try:
             cls.model_validate(stored)
         except ValidationError:
@@ -147,11 +147,11 @@ class Options(BaseModel):
 
 
 def parse_options(raw: dict[str, object], *, strict: bool = False) -> Options:
-    """Validate options that came from outside.
+    """Validate options from outside.
 
     Args:
         raw: by their names.
-        strict: take a number for a number and a truth value for a truth value only, as JSON tells them apart; a form has texts.
+        strict: accept only numbers as numbers and only booleans as booleans, as in JSON; a form has texts.
 
     Raises:
         InvalidOption: names every option at fault and what it accepts.

@@ -1,8 +1,8 @@
-"""``pytest --minimize``: reduce what fails under ``torch.compile`` in a failing test, and say where the repro is.
+"""``pytest --minimize``: reduce a failure under ``torch.compile`` in a failing test, and say where the repro is.
 
-pytest loads this module in every run of every project that minimizer is installed beside. So it imports nothing of ours and no
-torch, and without the option it does nothing. With it a failing test is written as a script, which ``minimizer run`` reduces in a
-process of its own while pytest waits.
+pytest loads this module in every run of every project in whose environment minimizer is installed. So it imports
+nothing of ours and no torch, and without the option it does nothing. With it a failing test is written as a script,
+which ``minimizer run`` reduces in a separate process while pytest waits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 REDUCED = 5
 """Failing tests of one session that are reduced; a session in which everything fails has to end."""
 GRACE = 120
-"""Seconds beyond its budget after which a reduction is given up."""
+"""Seconds beyond its budget after which a reduction is abandoned."""
 SCRIPT = '''\
 """{nodeid} as a script: it raises what the test raises."""
 
@@ -107,7 +107,7 @@ class _Minimize:
 
 
 def as_script(item: pytest.Item, path: list[str]) -> str:
-    """The text of a script that runs one test and raises what it raises; ``path`` is put before its ``sys.path``."""
+    """The text of a script that runs one test and raises its exception; ``path`` is put before its ``sys.path``."""
     config = item.config
     test = f"{item.path}::{item.nodeid.partition('::')[2]}"
     arguments = ["-s", "-x", "-p", "no:cacheprovider", "-o", "addopts=", f"--rootdir={config.rootpath}"]

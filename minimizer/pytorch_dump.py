@@ -1,8 +1,9 @@
-"""Dumps of PyTorch: compiled graphs as Python files, read as data and written again as ordinary scripts.
+"""Dumps of PyTorch: compiled graphs as Python files, parsed as data and rewritten as ordinary scripts.
 
-PyTorch's minifier writes ``minifier_launcher.py`` and ``repro.py``, Inductor writes ``fx_graph_runnable.py``. Each defines a module ``Repro``
-and a function ``load_args``, and hands both to a ``run_repro`` of PyTorch's own, which calls the compiler by another door than
-``torch.compile`` and judges by its own rules. Nothing here runs or imports what a dump contains.
+PyTorch's minifier writes ``minifier_launcher.py`` and ``repro.py``, Inductor writes ``fx_graph_runnable.py``. Each
+defines a module ``Repro`` and a function ``load_args``, and passes both to a ``run_repro`` of PyTorch's own, which
+calls the compiler by another entry than ``torch.compile`` and judges by its own rules. Nothing here runs or imports the
+content of a dump.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 ABSENT = ("unsupported", "opaque", "generator")
-"""Methods of a dump's reader that stand for inputs which PyTorch could not save."""
+"""Methods of a dump's reader that represent inputs which PyTorch could not save."""
 READER = ("storage", "tensor", "symint", "const", *ABSENT)
 """All methods of `torch._dynamo.debug_utils.InputReader`."""
 DRAWS = ("inductor_seed", "inductor_random", "inductor_randint", "inductor_lookup_seed")
@@ -26,7 +27,7 @@ OF_THE_TOOL = ("torch._inductor.config.trace.", "torch._dynamo.config.repro_", "
 OF_THE_RUN = re.compile(
     r"TORCHDYNAMO_REPRO|TORCH_COMPILE_DEBUG|TORCH_TRACE|TORCH_LOGS|CACHE|_TORCHINDUCTOR_|_DIR$|_HOME$|COMPILE_THREADS"
 )
-"""Environment variables that say how PyTorch was watched, and where it kept its files."""
+"""Environment variables for the observation of PyTorch, and for the places of its files."""
 _CLASS = re.compile(r"^class Repro\(torch\.nn\.Module\):", re.MULTILINE)
 _RUNNER = re.compile(r"^\s+from torch\._dynamo\.repro\.after_(aot|dynamo) import run_repro\b", re.MULTILINE)
 _HEADER = re.compile(r"^from torch\._dynamo\.testing import rand_strided\b", re.MULTILINE)
@@ -44,17 +45,17 @@ with torch.set_grad_enabled({grad}){autocast}:
 
 
 class Unusable(Exception):
-    """A dump cannot be made into a script; the message says why, as a sentence without its end that begins small."""
+    """A dump cannot be made into a script; the message is the reason, a clause without capital and period."""
 
 
 @dataclass(frozen=True)
 class PyTorchDump:
     """The contents of a dump.
 
-    ``text`` is that of the module and of ``load_args``, each statement at the line where it was. ``storages`` has the names of the files with
-    the inputs' values, None for one that was not saved, and ``save_dir`` the folder above theirs. ``has_own_state``: whether the module makes
-    parameters or buffers anew, whose values PyTorch does not write down. ``variables``: environment variables of the original run that may
-    matter, and are not set again.
+    ``text`` is the module and ``load_args``, each statement at its original line. ``storages`` has the names of the
+    files with the inputs' values, None for one that was not saved, and ``save_dir`` their parent folder.
+    ``has_own_state``: whether the module initializes parameters or buffers, whose values PyTorch does not write down.
+    ``variables``: environment variables of the original run that may matter, and are not set again.
     """
 
     text: str
@@ -100,7 +101,7 @@ def _read(text: str) -> PyTorchDump | None:
     if run is None or runner is None:
         if all(_is_of_a_dump(statement) for statement in behind):
             raise Unusable("it is cut off: its end, a call of run_repro, is missing")
-        return None  # somebody has made an ordinary script of it
+        return None  # already edited into an ordinary script
     reads = _reads(tree)
     _require_usable(tree, reads)
     after: Literal["aot", "dynamo"] = "dynamo" if runner[1] == "dynamo" else "aot"
@@ -157,7 +158,7 @@ def _require_usable(tree: ast.Module, reads: list[tuple[str, ast.Call]]) -> None
 
 
 def _behind_module(tree: ast.Module) -> list[ast.stmt] | None:
-    """The statements behind the class ``Repro``; None where there is no such class."""
+    """The statements after the class ``Repro``; None without such a class."""
     for place, statement in enumerate(tree.body, 1):
         if isinstance(statement, ast.ClassDef) and statement.name == "Repro":
             return tree.body[place:]
@@ -172,13 +173,13 @@ def _is_of_a_dump(statement: ast.stmt) -> bool:
 
 
 def _keyword(call: ast.Call, name: str) -> str | None:
-    """The text that a keyword of a call is given; None where it is given none."""
+    """The text passed to a keyword of a call; None if there is none."""
     value = next((one.value for one in call.keywords if one.arg == name), None)
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
 
 
 def _storage(call: ast.Call) -> str | None:
-    """The name of the file with a storage's values; None where they were not saved."""
+    """The name of the file with a storage's values; None if they were not saved."""
     first = call.args[0] if call.args else None
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
 
@@ -199,7 +200,7 @@ def _call(run: ast.Call, after: str, text: str) -> str:
 
 
 def _has_own_state(tree: ast.Module) -> bool:
-    """Whether the constructor of the module calls anything that draws values: a module of torch's, or ``torch.randn``."""
+    """Whether the module's constructor calls anything that draws values: a torch module, or ``torch.randn``."""
     for owner in (one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == "Repro"):
         for method in (one for one in owner.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"):
             names = [
@@ -230,14 +231,16 @@ def _is_of_the_tool(statement: ast.stmt) -> bool:
 
 
 def _kept(text: str, tree: ast.Module) -> str:
-    """The text without the statements of the tool; each other one stays at its line, so that what is reported of it is found in the dump."""
+    """The text without the tool's statements; all others keep their lines, so that reported lines can be found in the
+    dump.
+    """
     lines = text.split("\n")  # as Python counts them
     for statement in tree.body:
         first, last = statement.lineno - 1, statement.end_lineno or statement.lineno
         if _is_of_the_tool(statement):
             lines[first:last] = [""] * (last - first)
         elif first + 1 == last and lines[first] == "mod = Repro()":
-            lines[first] = "torch.manual_seed(0); mod = Repro()"  # what is made up is the same in every run
+            lines[first] = "torch.manual_seed(0); mod = Repro()"  # made-up values are the same in every run
     while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         lines.pop()
     return "\n".join(lines) + "\n"

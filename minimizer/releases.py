@@ -1,7 +1,7 @@
-"""Environments with other releases of torch, made by pip where they are asked for, and kept for all jobs of this machine.
+"""Environments with other releases of torch, created by pip on request, and kept for all jobs of this machine.
 
-Each is a virtual environment with nothing but that torch, in a folder of the user's cache. A job that uses one holds a shared lock on it
-while its process lives; who makes or removes one holds the only lock.
+Each is a virtual environment with only that torch, in the user's cache folder. A job that uses one holds a shared lock
+on it while its process lives; creating or removing one takes an exclusive lock.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ OLDEST = Version("2.11")
 MOST_KEPT = 6
 """Most environments that are kept on a machine, since one with CUDA takes 5 GB."""
 FREE_BYTES = 10 << 30
-"""Least free disk with which one is made: the wheels, and what is unpacked of them."""
+"""Least free disk to create one: for the wheels, and for their unpacked content."""
 LOOK_SECONDS = 0.2
 """Between looks at pip."""
 INDEX_SECONDS = 60
 """Most for the package index to list its releases."""
 ALONE = ("-I",)
-"""For Python to take no module from the working directory, which is that of a project that the sandbox is to contain."""
+"""Keeps Python from importing modules from the working directory, that of an untrusted project."""
 READY = "ready"
 """File in a whole environment; when it was used last is the time of it."""
 
 
 @dataclass
 class Releases:
-    """The releases of torch in which a repro is to run; see `engine.verify.other_torches.Releases`.
+    """The releases of torch to run a repro in; see `engine.verify.other_torches.Releases`.
 
-    ``named``: asked for one by one. ``searched``: all from `OLDEST` on, oldest first, if the first that fails is to be found.
+    ``named``: requested individually. ``searched``: all from `OLDEST` on, oldest first, if the first failing one is to
+    be found.
     """
 
     root: Path
@@ -54,15 +55,15 @@ class Releases:
     _held: list[TextIOWrapper] = field(default_factory=list)
 
     def interpreter(self, release: str, *, left: Callable[[], float], watch: Callable[[], None]) -> Path:
-        """The Python of an environment with this release, which is made if it is not there.
+        """The Python of an environment with this release, created if missing.
 
         Args:
             release: a full version, such as ``2.12.1``.
-            left: seconds that may pass until it is there.
+            left: seconds until it has to be ready.
             watch: called while waiting; an exception from it ends pip, and is raised here.
 
         Raises:
-            MissingTool: it cannot be made, or not in the time; the message has what pip says.
+            MissingTool: it cannot be created, or not in time; the message has pip's complaint.
         """
         place = self.root / f"{release}-{_tag(self.base)}"
         lock = (self.root / f"{place.name}.lock").open("w")
@@ -88,7 +89,7 @@ class Releases:
             raise MissingTool(f"the environment with torch {release} was removed by another job")
 
     def close(self) -> None:
-        """Let other jobs remove what was used."""
+        """Release the locks, so that other jobs can remove the environments."""
         for lock in self._held:
             lock.close()
 
@@ -118,17 +119,17 @@ class Releases:
 
 
 def releases_of(asked: Sequence[str], base: Path, *, is_searched: bool, watch: Callable[[], None]) -> Releases:
-    """The releases that are asked for, of those that the package index has for a Python.
+    """The requested releases, among those that the package index has for a Python.
 
     Args:
         asked: versions, ``2.12`` for the latest of 2.12.
-        base: the Python whose environments they are.
+        base: the Python of the environments.
         is_searched: whether all releases from `OLDEST` on are to be searched.
         watch: called while waiting.
 
     Raises:
         InvalidOption: one is no version, or the index has none for this Python.
-        MissingTool: the index cannot be asked.
+        MissingTool: the index is unreachable.
     """
     numbers = [_number(text) for text in asked]
     root = _root()
@@ -157,7 +158,7 @@ def _listed(root: Path, base: Path, watch: Callable[[], None]) -> list[Version]:
 
 
 def _latest(text: str, number: Version, known: Sequence[Version], base: Path) -> str:
-    """The latest of the known releases that begins with what was asked for."""
+    """The latest of the known releases that begins with the requested version."""
     asked = number.release
     found = [release for release in known if release.release[: len(asked)] == asked]
     if not found:
@@ -174,7 +175,7 @@ def _number(text: str) -> Version:
 
 
 def pip_of(root: Path, base: Path, until: float, watch: Callable[[], None]) -> list[str]:
-    """A pip of our own, which installs into other environments: that of the user's may be missing, or old."""
+    """A separate pip, which installs into other environments: the user's may be missing, or old."""
     place = root / f"pip-{_tag(base)}"
     with (root / f"{place.name}.lock").open("w") as lock:
         while not _locked(lock, fcntl.LOCK_EX):
@@ -219,7 +220,7 @@ def _tag(base: Path) -> str:
 
 
 def _run(command: Sequence[str], until: float, watch: Callable[[], None]) -> str:
-    """Run a command in a group of its own, which ends with it; its output.
+    """Run a command in its own process group, which ends with it; returns its output.
 
     Raises:
         MissingTool: it fails, or does not end in time.
@@ -243,7 +244,7 @@ def _run(command: Sequence[str], until: float, watch: Callable[[], None]) -> str
 
 
 def _complaint(said: str) -> str:
-    """What went wrong, by pip's first complaint: those behind it are advice."""
+    """The cause of a failure, by pip's first complaint: later lines are advice."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return errors[0][:300] if errors else (lines or [""])[-1][:300]

@@ -1,7 +1,8 @@
-"""What is taken as a script: text that parses as Python, at a price that is known before it is paid.
+"""Accepts scripts: text that parses as Python, within a parsing cost that is checked first.
 
-Which Python is for the one that runs it to say: each has syntax that those before it refuse. A tree takes up to a thousand times the memory of its text, and the interpreter does nothing else while it is made. So a
-long text is parsed in a process of its own, which may take so much memory and time, and not in a server's.
+The interpreter that runs the script decides which Python it is: each version has syntax that earlier ones refuse. A
+tree takes up to a thousand times the memory of its text, and the interpreter does nothing else while it is built. So a
+long text is parsed in a separate process with limits of memory and time, and not in a server's.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from minimizer.notebook import is_notebook
 
 MAX_SCRIPT_BYTES = 1 << 20
 SHORT_CHARS = 32 << 10
-"""A text that is parsed where we are: its tree takes at most 32 MiB, and a tenth of a second."""
+"""Longest text that is parsed in this process: its tree takes at most 32 MiB, and a tenth of a second."""
 PARSER_BYTES = 512 << 20
 """Memory for a longer one. A megabyte of the standard library takes 65 MiB, one of ``a;`` 900."""
 PARSER_SECONDS = 5
@@ -30,7 +31,7 @@ _TURN_SECONDS = 2.0
 _DEADLINE_SECONDS = 30.0
 _turns = threading.BoundedSemaphore(_MOST_PARSERS)
 
-# Without `try`: what is raised tells itself on stderr, the last line.
+# Without `try`: an exception prints itself as the last line of stderr.
 _PARSER = f"""
 import ast, json, resource, sys
 print("parsing", flush=True)
@@ -57,20 +58,20 @@ os._exit(0)  # taking the tree down again costs as much as making it
 def check_script(
     content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES, *, python: Path | None = None
 ) -> str:
-    """Return the text of a script, or say why it cannot be taken.
+    """Return the text of a script, or raise the reason for refusing it.
 
-    ``python``: the interpreter that runs it, and so knows its syntax; by default the one we run in. Where it cannot be
-    asked here nothing is said of the syntax.
+    ``python``: the interpreter that runs it, and so knows its syntax; by default the one we run in. If that cannot run
+    here, the syntax is not checked.
 
     Raises:
-        InvalidScript: empty, a notebook, too large, not UTF-8, not Python, or Python that takes too much to parse.
-        Busy: too many long scripts are parsed at the moment.
+        InvalidScript: empty, a notebook, too large, not UTF-8, not Python, or Python that is too expensive to parse.
+        Busy: too many long scripts are being parsed.
     """
     text = script_text(content, filename, max_bytes)
     try:
         if python is not None:
             if not _parse_apart(text, python):
-                with suppress(SyntaxError):  # what it costs to parse is still to be known
+                with suppress(SyntaxError):  # its parsing cost is still unknown
                     _parse_apart(text, Path(sys.executable))
         elif len(text) <= SHORT_CHARS:
             # Parsed and no more: the code of nested try/finally blocks doubles with every level.
@@ -105,10 +106,10 @@ def script_text(content: bytes, filename: str, max_bytes: int = MAX_SCRIPT_BYTES
 
 
 def _refuse_notebook(content: bytes, filename: str) -> None:
-    """Refuse a notebook where scripts alone are taken: its JSON mostly parses as Python.
+    """Refuse a notebook where only scripts are accepted: its JSON mostly parses as Python.
 
     Raises:
-        InvalidScript: it is one; the message says what makes a script of it.
+        InvalidScript: it is one; the message says how to convert it.
     """
     if is_notebook(content):
         raise InvalidScript(
@@ -118,12 +119,12 @@ def _refuse_notebook(content: bytes, filename: str) -> None:
 
 
 def _parse_apart(text: str, python: Path) -> bool:
-    """Parse a text in a process of this Python that is bounded; False if that Python does not run here.
+    """Parse a text in a separate, limited process of this Python; False if that Python does not run here.
 
     Raises:
         SyntaxError, ValueError, RecursionError: as `compile` does.
-        MemoryError: it takes more memory or time than there is for it.
-        Busy: nobody has a turn for it.
+        MemoryError: it exceeds the limit of memory or time.
+        Busy: too many are being parsed.
     """
     if not _turns.acquire(timeout=_TURN_SECONDS):
         raise Busy("Other long scripts are being read at the moment. Try again soon.")

@@ -122,7 +122,7 @@ class Settings(BaseSettings):
     @field_validator("broker_url")
     @classmethod
     def _check_broker(cls, value: str | None) -> str | None:
-        """Refused here, or an error of the client's tells a part of the password, which it takes for the port."""
+        """Refuse it here, or the client's error would show a part of the password, which it mistakes for the port."""
         for url in (value or "").split(";"):
             try:
                 _ = urlsplit(url).port
@@ -171,10 +171,10 @@ class Settings(BaseSettings):
         return self.broker_url or "filesystem://"
 
     def make_data_dir(self) -> None:
-        """Make the folder of the embedded database and broker, where it is not there yet: for nobody else to read.
+        """Create the folder of the embedded database and broker if missing, readable for its owner only.
 
         Raises:
-            InvalidOption: there can be no folder in that place.
+            InvalidOption: the folder cannot be created there.
         """
         try:
             self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -191,10 +191,10 @@ def _pairs(toolchains: str) -> Iterator[tuple[str, str]]:
 
 
 def settings_from_environment(**overrides: Any) -> Settings:
-    """The settings of the environment, with what the command line says on top.
+    """The settings of the environment, overridden by the command line.
 
     Raises:
-        InvalidOption: a variable has a value that cannot be used.
+        InvalidOption: a variable has an invalid value.
     """
     try:
         return Settings(**overrides)

@@ -1,6 +1,6 @@
-"""Where results go: the engine writes to a sink that is handed in, and never knows what is behind it.
+"""Destinations of results: the engine writes to a sink, and does not know the implementation.
 
-Behind it is a folder for the command line (`FolderSink`) and the database for the worker (``worker/sink.py``).
+The command line uses a folder (`FolderSink`), the worker the database (``worker/sink.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minimizer.report.model import Report
 Event = dict[str, Any]
 
 REPROS = (*(f"repro{number}.{kind}" for number in ("", "-2", "-3") for kind in ("py", "zip")), "data.pt")
-"""What shows failures. Where a run shows none, those of an earlier run in the same place go."""
+"""Files that show failures. If a run shows none, those of an earlier run in the same folder are removed."""
 
 
 def require_apart(option: str, script: Path, folder: Path) -> None:
@@ -34,9 +34,9 @@ def require_apart(option: str, script: Path, folder: Path) -> None:
 
 
 class Sink(Protocol):
-    """What the engine needs of the outside world.
+    """The engine's interface to the outside world.
 
-    An event may come from any thread, and no two at once.
+    Events may come from any thread, but one at a time.
     """
 
     def event(self, type_: str, **data: Any) -> None:
@@ -58,16 +58,21 @@ class Sink(Protocol):
         """Keep the report so far; readers may look at it at any time."""
 
     def cancelled(self) -> bool:
-        """Whether somebody asked for the job to stop. Cheap: called all along, and whoever does not call it any more is taken for stuck."""
+        """Whether the job was asked to stop. Cheap: polled continuously, and an engine that stops polling counts as
+        stuck.
+        """
 
     def skipped(self) -> str | None:
-        """The step that somebody asked not to wait for, None if there is none; it counts only while that step is at work. Cheap, too."""
+        """The step that the owner asked to skip, None if there is none; it applies only while that step is running.
+        Cheap, too.
+        """
 
 
 class FolderSink:
-    """Writes artifacts into a folder, each one whole or not at all, and hands events to a callback.
+    """Writes artifacts into a folder, each one atomically, and passes events to a callback.
 
-    Only what it has written is ever discarded, in this run or in an earlier one: the folder may hold files of the user's own.
+    Only files that it has written, in this run or in an earlier one, are ever discarded: the folder may hold the user's
+    own files.
     """
 
     def __init__(self, folder: Path, on_event: Callable[[Event], None] = lambda event: None) -> None:
@@ -114,9 +119,10 @@ class FolderSink:
 
 
 class Aside:
-    """The sink of what a job records apart: keeps artifacts in memory until the job may take them over.
+    """The sink of a job's separate record: keeps artifacts in memory until the job may take them over.
 
-    It asks the job's own sink, ``outer``, whether to stop or to skip. ``tells``: types of events that are passed on to it.
+    It asks the job's own sink, ``outer``, whether to stop or to skip. ``tells``: types of events that are forwarded to
+    it.
     """
 
     def __init__(self, outer: Sink, *, tells: frozenset[str] = frozenset()) -> None:
@@ -142,7 +148,7 @@ class Aside:
         return None
 
     def report(self, report: Report) -> None:
-        """Not kept: what is recorded apart has no readers."""
+        """Not stored: a separate record has no readers."""
 
     def cancelled(self) -> bool:
         return self._outer.cancelled()

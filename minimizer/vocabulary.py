@@ -8,7 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 UNJUDGED = ("setup_error", "eager_error", "nondeterministic", "lost")
-"""Outcomes of a trial, or of a rung of the ladder, that say nothing of the compiler, however often it is compiled."""
+"""Outcomes of a trial, or of a rung of the ladder, that prove nothing about the compiler, however often it is compiled.
+"""
 
 
 class Kind(StrEnum):
@@ -23,24 +24,24 @@ class Kind(StrEnum):
     WRONG_GRADIENT = "wrong_gradient"
     WRONG_METADATA = "wrong_metadata"
     RECOMPILES = "recompiles"
-    """Nothing is wrong, and a function is compiled again and again; a failure only where ``--expect`` names it."""
+    """No failure: a function is recompiled repeatedly; it counts as a failure only with ``--expect``."""
     GRAPH_BREAK = "graph_break"
-    """Nothing is wrong, and what is compiled is split; a failure only where ``--expect`` names it."""
+    """No failure: compiled code is split; it counts as a failure only with ``--expect``."""
     COMPILE_TIME = "compile_time"
-    """Nothing is wrong, and a graph takes long to compile; a failure only where ``--expect`` names it."""
+    """No failure: a graph takes long to compile; it counts as a failure only with ``--expect``."""
     MEMORY = "memory"
-    """Nothing is wrong, and a graph keeps more for its backward than eager does; a failure only where ``--expect`` names it."""
+    """No failure: a graph saves more for backward than eager does; it counts as a failure only with ``--expect``."""
     SLOW = "slow"
-    """Nothing is wrong, and a compiled graph is slower than eager; a failure only where ``--expect`` names it."""
+    """No failure: a compiled graph is slower than eager; it counts as a failure only with ``--expect``."""
 
     @property
     def is_finding(self) -> bool:
-        """Whether the script does what it should, and compiling it costs more than it need."""
+        """Whether the script is right, and compiling it costs more than necessary."""
         return self in (Kind.RECOMPILES, Kind.GRAPH_BREAK) or self.is_figure
 
     @property
     def is_figure(self) -> bool:
-        """Whether it is a finding of one graph, and shows in what was measured of it."""
+        """Whether it is a finding of one graph, shown by a measurement."""
         return self in (Kind.COMPILE_TIME, Kind.MEMORY, Kind.SLOW)
 
     @property
@@ -50,12 +51,12 @@ class Kind(StrEnum):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether both sides ran to the end and only what they returned differs."""
+        """Whether both sides ran to the end and only their results differ."""
         return self in (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT) or self.is_of_metadata
 
 
 class Stage(StrEnum):
-    """The part of the compiler to blame, or what it was given to compile."""
+    """The part of the compiler to blame, or its input."""
 
     DYNAMO = "dynamo"
     AOT_AUTOGRAD = "aot_autograd"
@@ -69,7 +70,7 @@ class Stage(StrEnum):
 
 
 class Status(StrEnum):
-    """Where a job stands. The last five are final."""
+    """The state of a job. The last five are final."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -85,7 +86,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a job did not end ``minimized``; beside that status, that the failure is ``disputed``."""
+    """Why a job did not end ``minimized``; with that status, that the failure is ``disputed``."""
 
     FAILS_IN_EAGER = "fails_in_eager"
     NONDETERMINISTIC = "nondeterministic"
@@ -93,7 +94,9 @@ class Reason(StrEnum):
     UNEXPLAINED = "unexplained"
     NOTHING_COMPILED = "nothing_compiled"
     WRAPPER_EFFECT = "wrapper_effect"
-    """All that was compiled is right, and the script does something else for what it sees of the compiler's wrappers."""
+    """All compiled code is right, but the script behaves differently because of what it sees of the compiler's
+    wrappers.
+    """
     SANDBOX_DENIED = "sandbox_denied"
     NOT_RUNNABLE = "not_runnable"
     NOT_VERIFIED = "not_verified"
@@ -101,25 +104,25 @@ class Reason(StrEnum):
     INTERRUPTED = "interrupted"
     INTERNAL_ERROR = "internal_error"
     WORKER_TROUBLE = "worker_trouble"
-    """The machine, not the script. Never an answer to others who ask the same."""
+    """The machine, not the script. Never an answer to others with the same question."""
 
 
 class Step(StrEnum):
-    """The steps of a job, in the order in which it takes them: the one place where that order stands.
+    """The steps of a job, in their order, which is defined only here.
 
-    The engine, the ``timings`` of a report, the terminal, the page of a job and the documents follow it. A step may be taken again:
-    a flaky failure is reduced twice, a repro that does not hold is written anew.
+    The engine, the ``timings`` of a report, the terminal, the page of a job and the documents follow it. A step may be
+    repeated: a flaky failure is reduced twice, a repro that does not fail in clean processes is rewritten.
     """
 
     label: str
     """A word or two, for a row of steps."""
     doing: str
-    """What is being done, behind "while"."""
+    """The activity, to follow "while"."""
     what: str
-    """The same as a sentence for a person who watches."""
+    """The same as a sentence for a watching person."""
 
     def __new__(cls, name: str, label: str = "", doing: str = "", what: str = "") -> Step:
-        # The defaults are for type checkers, which take ``Step("reduce")`` for a call of this.
+        # The defaults are for type checkers, which mistake ``Step("reduce")`` for a call of this.
         step = str.__new__(cls, name)
         step._value_, step.label, step.doing, step.what = name, label, doing, what
         return step
