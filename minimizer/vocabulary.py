@@ -56,7 +56,7 @@ class Kind(StrEnum):
 
 
 class Stage(StrEnum):
-    """The part of the compiler to blame, or its input."""
+    """The part of the compiler to blame, or what it was given to compile."""
 
     DYNAMO = "dynamo"
     AOT_AUTOGRAD = "aot_autograd"
@@ -70,7 +70,7 @@ class Stage(StrEnum):
 
 
 class Status(StrEnum):
-    """The state of a job. The last five are final."""
+    """Where a job stands. The last five are final."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -86,7 +86,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a job did not end ``minimized``; with that status, that the failure is ``disputed``."""
+    """Why a job did not end ``minimized``; beside that status, that the failure is ``disputed``."""
 
     FAILS_IN_EAGER = "fails_in_eager"
     NONDETERMINISTIC = "nondeterministic"
