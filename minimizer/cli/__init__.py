@@ -1,7 +1,7 @@
 """The command line: ``minimizer run`` works alone, ``serve`` and ``submit`` are the service and its client.
 
-Each command sits in a module of its own, which is imported only when that command is asked for, so that
-``minimizer --help`` answers at once and ``submit`` needs neither the engine nor the database.
+Each command is in a separate module, imported only for that command, so that ``minimizer --help`` answers at once and
+``submit`` needs neither the engine nor the database.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minimizer.errors import MinimizerError, UserError
 __all__ = ["main"]
 
 INSUFFICIENT_PRIVILEGE = "42501"
-"""How PostgreSQL says that this user may not do that."""
+"""PostgreSQL's code for lacking permission."""
 
 COMMANDS = {
     "run": ("minimizer.cli.run", "Reduce a failing script to a verified repro.py, here and now."),
@@ -71,7 +71,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point: run a command and turn what it raises into a message and an exit status."""
+    """Entry point: run a command and turn its exceptions into a message and an exit status."""
     try:
         outcome = cli.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def _database_trouble(error: Exception) -> str | None:
-    """What a person can do about a database that is away, or not what it should be; ``None`` for any other error."""
+    """Advice for a database that is unavailable or wrong; ``None`` for any other error."""
     known = sys.modules.get("sqlalchemy.exc")  # not imported for this: most commands have no database
     if known is None or not isinstance(error, known.DBAPIError):
         return None

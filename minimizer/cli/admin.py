@@ -25,7 +25,7 @@ _KEEP_DAYS = click.IntRange(1, 36_500)
 _TOKEN_DAYS = click.IntRange(1, 3650)
 """As REST and the page have it."""
 _COUNT = click.IntRange(1, 2**63 - 1)
-"""What a database can count to."""
+"""The maximum of a database integer."""
 
 
 @click.group()
@@ -197,7 +197,7 @@ def _user() -> str:
 
 
 def _require_projects(store: Store, names: tuple[str, ...]) -> None:
-    """Refuse a project that is not there in the words for an operator; the store's are for whom some are closed.
+    """Refuse a missing project with a message for operators; the store's message is for users without access.
 
     Raises:
         UserError: there is none of this name.

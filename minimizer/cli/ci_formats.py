@@ -20,12 +20,12 @@ from minimizer.vocabulary import Status
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT_KEY = "minimizerFailure/v1"
 DEFAULT_NAME = "script.py"
-"""The name that a service gives to a script whose own is not a plain one."""
+"""The service's name for a script whose own is not a plain one."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What there is to tell of one script. ``counts``: a gate is to fail for it."""
+    """The finding on one script. ``counts``: a gate is to fail for it."""
 
     script: Path
     report: dict[str, Any]
@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def place(self) -> tuple[str, int | None]:
-        """The file that the failure is in, and the line; the script, and no line, where that is not known here."""
+        """The file of the failure, and the line; the script, and no line, if that is unknown here."""
         sources = [culprit.get("source") for culprit in self.report.get("culprits") or ()]
         for source in [*sources, (self.report.get("error") or {}).get("source")]:
             if source and (path := self._file(source["file"])) is not None:
@@ -50,9 +50,10 @@ class Finding:
         return self.uri, None
 
     def _file(self, name: str) -> Path | None:
-        """The file that a report calls ``name``: by its path from the script's folder, or from a folder above it in the checkout.
+        """The file that a report calls ``name``: by its path from the script's folder, or from a folder above it in the
+        checkout.
 
-        Modules of a project are imported from there where its scripts have a folder of their own.
+        A project whose scripts have their own folder imports its modules from there.
         """
         if name in (self.script.name, DEFAULT_NAME) and not (self.script.parent / name).is_file():
             return self.script
@@ -62,7 +63,7 @@ class Finding:
 
     @property
     def stack(self) -> str:
-        """The stack of the failing run; empty where there is none."""
+        """The stack of the failing run; empty without one."""
         failing = self.report.get("failure") or self.report.get("error") or {}
         return str(failing.get("traceback") or "")
 
@@ -81,7 +82,7 @@ class Finding:
 
 
 def annotation(finding: Finding) -> str:
-    """A workflow command of GitHub Actions; empty where there is nothing to point at."""
+    """A workflow command of GitHub Actions; empty without a place to annotate."""
     if finding.report["status"] == Status.HEALTHY:
         return ""
     level = "error" if finding.counts or not finding.could_judge else "notice" if finding.is_layout_only else "warning"
@@ -111,9 +112,10 @@ def step_summary(finding: Finding) -> str:
 
 
 def junit(finding: Finding) -> str:
-    """One test case: failed if the failure counts, skipped if it is known, not verified or layout only, an error if nothing could be judged.
+    """One test case: failed if the failure counts, skipped if it is known, not verified or layout only, an error
+    without a verdict.
 
-    One that passes says in its output how much was compared.
+    The output of a passing one says how much was compared.
     """
     report = finding.report
     timings = report.get("timings") or {}
@@ -187,9 +189,9 @@ def sarif(finding: Finding) -> str:
 
 
 def _uri(path: Path) -> str:
-    """A path relative to the checkout, else to the folder that the command runs in, where it lies below that.
+    """A path relative to the checkout, else to the working directory, if it is below one of them.
 
-    GitHub takes every path for one in the checkout, also in a step with a ``working-directory``.
+    GitHub resolves every path in the checkout, also in a step with a ``working-directory``.
     """
     path = path.resolve()
     above = next((folder for folder in _roots() if path.is_relative_to(folder)), None)
@@ -197,7 +199,7 @@ def _uri(path: Path) -> str:
 
 
 def _roots() -> list[Path]:
-    """The checkout, where CI names one, and the folder that the command runs in."""
+    """The checkout, if CI names one, and the working directory."""
     checkout = os.environ.get("GITHUB_WORKSPACE")
     return [*([Path(checkout).resolve()] if checkout else []), Path.cwd()]
 

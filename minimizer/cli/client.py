@@ -31,12 +31,12 @@ DEFAULT_SERVER = "http://127.0.0.1:8000"
 MAX_ANSWER_BYTES = 1 << 30
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BUSY_TRIES = 20
-"""How often a service is asked again that says that it is busy."""
+"""Most attempts at a service that says that it is busy."""
 BUSY_SECONDS = 5.0
 LONGEST_PAUSE = 120.0
 
 Pause = Callable[[float, str], None]
-"""Waits so many seconds, and may say why."""
+"""Waits this many seconds, and may say why."""
 
 
 class Refused(UserError):
@@ -44,15 +44,15 @@ class Refused(UserError):
 
 
 class NotReachable(MinimizerError):
-    """No service answers, or it answers with a fault of its own."""
+    """No service answers, or it answers with an internal error."""
 
 
 class StillBusy(NotReachable):
-    """A service that was asked again as often as is decent, and is too busy all the same."""
+    """A service that is still busy after all retries."""
 
 
 def sleep(seconds: float, why: str) -> None:
-    """Wait, without a word."""
+    """Wait silently."""
     time.sleep(seconds)
 
 
@@ -70,7 +70,7 @@ class Answer:
 
     @property
     def detail(self) -> str | None:
-        """What a problem of the service says; ``None`` where somebody else has answered."""
+        """The message of a service's problem response; ``None`` if another server has answered."""
         return self._of_problem("detail")
 
     @property
@@ -86,7 +86,7 @@ class Answer:
 
     @property
     def retry_after(self) -> float | None:
-        """The seconds after which to ask again, if it says so."""
+        """The seconds after which to retry, if stated."""
         said = self.headers.get("retry-after", "")
         return min(max(1.0, float(said)), LONGEST_PAUSE) if said.isascii() and said.isdigit() else None
 
@@ -121,9 +121,9 @@ class Client:
         return self._job(self._call(_job_path(job_id)))
 
     def next_job(self, job_id: str, etag: str | None, wait: int = 30) -> tuple[Job | None, str | None]:
-        """The job as soon as it differs from what ``etag`` stands for; ``None`` if it did not change in time.
+        """The job as soon as it differs from the version of ``etag``; ``None`` if it did not change in time.
 
-        A service whose places for waiting clients are taken answers at once, and says when to come back.
+        A service whose slots for waiting clients are taken answers at once, and says when to retry.
         """
         headers = {"If-None-Match": etag} if etag else {}
         path = _job_path(job_id) + (f"?wait={wait}" if etag else "")
@@ -135,7 +135,7 @@ class Client:
         return self._job(answer), answer.headers.get("etag")
 
     def skip(self, job_id: str, step: str) -> None:
-        """Ask that a job does not go on with ``step``; where it is at another by now, nothing is skipped."""
+        """Request that a job skip ``step``; if it is at another step by now, nothing is skipped."""
         with suppress(Refused):
             self._call(f"{_job_path(job_id)}/skip?step={urllib.parse.quote(step, safe='')}", b"")
 
@@ -143,9 +143,9 @@ class Client:
         return [self._checked(job) for job in self._list(self._call(f"/api/v1/jobs?limit={limit}"), "jobs")]
 
     def is_known(self, job: Job) -> bool:
-        """Whether somebody has given the failure that a job has ended with a note or an issue on the service.
+        """Whether the failure of an ended job has a note or an issue on the service.
 
-        Its group is where the service has put the job: of groups that were split, several have the same fingerprint.
+        Judged by the group where the service has put the job: several groups that were split share a fingerprint.
         """
         links = job.get("links")
         group = links.get("failure") if isinstance(links, dict) else None
@@ -166,7 +166,7 @@ class Client:
         return self._call(f"{_job_path(job_id)}/artifacts/{urllib.parse.quote(name, safe='')}").body
 
     def _call(self, path: str, data: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
-        """Ask, and while the service is too busy to answer, ask again when it says."""
+        """Send a request, and retry as told while the service is too busy to answer."""
         for _ in range(BUSY_TRIES):
             answer = self._ask(path, data, headers or {})
             seconds = _busy(answer)
@@ -217,7 +217,7 @@ class Client:
         detail = detail or f"{self.server} answers with HTTP {status} {http.client.responses.get(status, '')}".rstrip()
         if status == 401:
             return Refused(f"{detail} This command takes the token from {TOKEN_VARIABLE}.")
-        # Too many jobs are a refusal; too many questions say nothing about the job that is asked after.
+        # Too many jobs are a refusal; too many requests say nothing about the requested job.
         if status < 500 and (status != 429 or has_sent):
             return Refused(detail)
         trouble = NotReachable if _busy(answer) is None else StillBusy
@@ -234,7 +234,7 @@ class Client:
         return entries
 
     def _checked(self, job: Any) -> Job:
-        """A job as far as all commands rely on it."""
+        """A job, checked for the fields that all commands rely on."""
         if not isinstance(job, dict) or not isinstance(job.get("id"), str):
             raise self._stranger()
         if job.get("status") not in list(Status) or job.get("reason") not in (None, *Reason):
@@ -285,7 +285,7 @@ def _host_of(server: str) -> str:
 
 
 def _is_no_tls(reason: object) -> bool:
-    """Whether a handshake has failed in a way that it does where the other side knows nothing of TLS."""
+    """Whether a handshake failed as it does with a server without TLS."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return False
     return isinstance(reason, ssl.SSLError | ConnectionResetError) or (

@@ -43,7 +43,7 @@ def backup(file: Path) -> None:
     require_there(address)
     _require_tables(url.database)
     try:
-        # By us, since it is for nobody else to read: scripts and hashes of passwords are in there.
+        # Created by us, readable for the owner only: it holds scripts and password hashes.
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         raise UserError(f"{file} exists: give a file that does not") from None

@@ -1,6 +1,8 @@
-"""Programs that are started otherwise than as a script: a module (``python -m``) and a test of pytest's, each by a small script of ours, and a notebook.
+"""Programs other than plain scripts: a module (``python -m``) and a pytest test, each run by a small driver script, and
+a notebook.
 
-Such a driver lies in a folder of its own, which shows what the working directory has, so that imports and files are found as from there.
+Such a driver is in a separate folder that mirrors the working directory, so that imports and files are found as from
+there.
 """
 
 from __future__ import annotations
@@ -51,10 +53,11 @@ if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
 
 @dataclass(frozen=True)
 class Program:
-    """What a job runs.
+    """The program of a job.
 
-    ``script`` is the file that is executed, ``source`` the file that the user named by whatever means, ``name`` that of the folder of the
-    results, and ``read`` are folders that the script may read. ``cells``: the script that a notebook's cells make; of others None.
+    ``script`` is the executed file, ``source`` the file named by the user in any way, ``name`` the name for the
+    results' folder, and ``read`` are folders that the script may read. ``cells``: the script made from a notebook's
+    cells; None for others.
     """
 
     script: Path
@@ -65,7 +68,7 @@ class Program:
 
 
 def is_test(name: str) -> bool:
-    """Whether a name is that of a test, as pytest writes it: ``FILE::TEST``."""
+    """Whether a name is that of a test in pytest's form: ``FILE::TEST``."""
     return "::" in name and not Path(name).exists()
 
 
@@ -125,9 +128,10 @@ def of_notebook(path: Path) -> Iterator[Program]:
 
 @contextmanager
 def _driver(home: Path, file: str, needed: str, text: str) -> Iterator[Path]:
-    """A script with this text in a new folder, with links to what ``home`` has; by the dash in its name it hides no module.
+    """A script with this text in a new folder, with links to the content of ``home``; the dash in its name keeps it
+    from hiding a module.
 
-    Where that is too much, what is called ``needed``, and Python files, come first.
+    If there are too many, ``needed`` and Python files come first.
     """
     with tempfile.TemporaryDirectory(prefix="minimizer-driver-") as new:
         folder = Path(new).resolve()

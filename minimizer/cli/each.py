@@ -19,11 +19,11 @@ from minimizer.report.identity import fingerprint, root_operators
 from minimizer.vocabulary import Reason, Status, counted
 
 ASKED = "asked.json"
-"""File next to a script's results: the hash of what was asked, by which a second call knows that they are its answer."""
+"""File next to a script's results with the hash of the request, by which a second call recognises its own results."""
 AGAIN = (Reason.INTERRUPTED, Reason.WORKER_TROUBLE, Reason.INTERNAL_ERROR)
 """Ends that are no answer to a script; it is run again."""
 BY_WEIGHT = (Exit.INTERNAL, Exit.MINIMIZED, Exit.PARTIAL, Exit.FAILED, Exit.USAGE, Exit.HEALTHY)
-"""Exit statuses of single scripts; the first that one of them has is that of all."""
+"""Exit statuses of single scripts; the first one that occurs is that of the whole."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def group(self) -> str:
-        """What the script shares with others: the fingerprint of its failure, else its verdict."""
+        """The key that groups scripts: the fingerprint of a failure, else the verdict."""
         if self.report is None:
             return "refused"
         return fingerprint(self.report) or self.verdict
@@ -67,7 +67,7 @@ class Row:
 
 
 def scripts_in(folder: Path) -> list[Path]:
-    """The scripts of a folder: Python files that lie directly in it, but for those whose names begin with an underscore or a dot.
+    """The scripts of a folder: Python files directly in it, except those whose names begin with an underscore or a dot.
 
     Raises:
         InvalidScript: there is none.
@@ -81,12 +81,12 @@ def scripts_in(folder: Path) -> list[Path]:
 def work_off(
     scripts: Sequence[Path], out: Path, asked: Mapping[str, Any], reduce: Callable[[Path, Path], int]
 ) -> tuple[list[Row], bool]:
-    """Reduce each script that is not done; a row for each that was come to, and whether all were.
+    """Reduce each script that is not done; returns a row for each one reached, and whether all were.
 
     Args:
         scripts: their files.
         out: the folder of all results.
-        asked: what is asked beside the script, as JSON has it: with other options it is another question.
+        asked: the request apart from the script, as JSON: other options make another request.
         reduce: reduces a script, leaves its results in a folder, and returns the exit status.
     """
     rows: list[Row] = []
@@ -133,7 +133,7 @@ def table(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def status_of(rows: Iterable[Row], *, all_done: bool) -> int:
-    """The exit status of all: of an end that is our own fault first, then of what was found."""
+    """The exit status of the whole: internal errors first, then the findings."""
     if not all_done:
         return Exit.CANCELLED
     seen = {row.status for row in rows}
@@ -155,7 +155,7 @@ def _told(row: Row) -> str:
 
 
 def _question(script: Path, asked: Mapping[str, Any]) -> str:
-    """The hash of what is asked of a script: its text, and all that is asked beside it."""
+    """The hash of the request for a script: its text, and everything else in the request."""
     text = json.dumps(asked, sort_keys=True, default=str)
     return hashlib.sha256(script.read_bytes() + text.encode()).hexdigest()
 

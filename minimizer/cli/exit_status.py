@@ -1,4 +1,4 @@
-"""Exit statuses of the command line: what a job's verdict comes to, and what a gate in CI makes of it."""
+"""Exit statuses of the command line: those of verdicts, and those of a gate in CI."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def exit_status(status: Status, reason: Reason | None) -> int:
 
 
 def gate_status(status: Status, reason: Reason | None, *, counts: bool) -> int:
-    """The exit status with ``--fail-on``, where 0 means that the build may go on; ``counts``: there is a failure that stops it.
+    """The exit status with ``--fail-on``, where 0 lets the build continue; ``counts``: there is a failure that stops
+    it.
 
     Raises:
         ValueError: the job is not final.

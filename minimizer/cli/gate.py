@@ -1,7 +1,7 @@
-"""What a CI system is told: whether a failure counts, and the same in the forms that such systems read.
+"""Output for a CI system: whether a failure counts, and the result in the formats that such systems read.
 
-``--fail-on`` turns the exit status of a search, where 0 means that a repro was found, into that of a gate, where 0 means that the
-build may go on.
+``--fail-on`` turns the exit status of a search, where 0 means that a repro was found, into that of a gate, where 0 lets
+the build continue.
 """
 
 from __future__ import annotations
@@ -90,15 +90,15 @@ def gate_options(command: Command) -> Command:
 def conclude(
     gate: Gate, script: Path, report: dict[str, Any], folder: Path, *, url: str | None = None, on_server: bool = False
 ) -> int:
-    """Tell the CI system of a final report, as far as it asked; the exit status.
+    """Report the final result to the CI system, as requested; returns the exit status.
 
     Args:
-        gate: what was asked for.
-        script: its path as the user gave it, which CI systems take for one in the repository.
+        gate: the requested formats and conditions.
+        script: its path as the user gave it, which CI systems resolve in the repository.
         report: in its contract form.
-        folder: where the results are.
+        folder: the folder of the results.
         url: the job's page, if there is one.
-        on_server: somebody has given this failure a note or an issue on the service.
+        on_server: the failure has a note or an issue on the server.
     """
     status, reason = Status(report["status"]), Reason(report["reason"]) if report.get("reason") else None
     name = fingerprint(report)
@@ -126,7 +126,7 @@ def conclude(
 
 def _is_verified(report: dict[str, Any]) -> bool:
     """Whether there is a failure whose repro holds."""
-    # Not validated: a newer service may say more than we know.
+    # Not validated: a newer service may have more fields.
     return bool(report.get("failure")) and Verification.model_construct(**(report.get("verification") or {})).holds
 
 

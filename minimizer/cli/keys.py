@@ -20,7 +20,7 @@ def are_heard() -> bool:
 
 @contextmanager
 def pressed(on_key: Callable[[str], None]) -> Iterator[None]:
-    """Inside, call ``on_key`` from a thread with each key, if keys are heard at all. Ctrl-C stays what it is."""
+    """Call ``on_key`` from a thread with each pressed key inside, if keys are readable. Ctrl-C keeps its meaning."""
     if not are_heard():
         yield
         return

@@ -13,20 +13,20 @@ from minimizer.errors import InvalidOption
 
 TORCHRUN, PYTHON, OLDER = ("torchrun", "torch.distributed.run"), r"python[\d.]*", "torch.distributed.launch"
 BARE = ("python", "python3", "torchrun")
-"""Names that stand for the Python that minimizer takes anyway."""
+"""Names that mean the Python that minimizer uses anyway."""
 ONE_RANK = {
     **dict.fromkeys(("RANK", "LOCAL_RANK", "GROUP_RANK"), "0"),
     **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "1"),
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": "29500",
 }
-"""What torchrun tells the only process that it starts."""
+"""torchrun's environment for a single process."""
 VALUES = (
     "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts", "monitor-interval", "start-method", "event-log-handler", "role",
     "log-dir", "log-line-prefix-template", "redirects", "tee", "local-ranks-filter", "node-rank", "master-addr", "master-port", "local-addr", "logs-specs",
     "numa-binding", "signals-to-handle", "shutdown-timeout", "duplicate-stdout-filters", "duplicate-stderr-filters",
 )  # fmt: skip
-"""Options of torchrun with a value: where ranks meet and what becomes of their output, which is a job's own concern here."""
+"""Options of torchrun with a value: for the ranks' rendezvous and their output, which the job handles itself here."""
 FLAGS = ("standalone", "use-env", "virtual-local-rank")
 SHORT = {"redirects": "-r", "tee": "-t"}
 ONE_MACHINE = ("1", "1:1")
@@ -35,10 +35,10 @@ UNBUFFERED = "-u"
 
 @dataclass(frozen=True)
 class Launch:
-    """What a command line starts: a ``script`` or a ``module``, with these arguments.
+    """The program of a command line: a ``script`` or a ``module``, with these arguments.
 
-    ``nproc``: the number of processes, 0 where the command says nothing of it. ``is_rank``: whether the script finds out by its environment
-    which of them it is. ``python``: the Python that the command names, empty where that is any.
+    ``nproc``: the number of processes, 0 if unstated. ``is_rank``: whether the script reads its rank from the
+    environment. ``python``: the Python named by the command, empty for any.
     """
 
     script: str | None
@@ -50,10 +50,10 @@ class Launch:
 
 
 def launch_of(first: str, rest: Sequence[str]) -> Launch | None:
-    """What a command starts whose first word is this; None for the path of a script, which is no command.
+    """The program of a command with this first word; None for the path of a script, which is no command.
 
     Raises:
-        InvalidOption: it is a command, and starts what cannot be run here.
+        InvalidOption: it is a command, and starts a program that cannot be run here.
     """
     name = Path(first).name
     python = first if first not in BARE else ""

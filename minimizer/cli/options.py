@@ -1,7 +1,7 @@
-"""What several commands take from outside: the options of a job, an interpreter.
+"""Parameters shared by several commands: the options of a job, an interpreter.
 
-``run`` and ``submit`` share one click option for each field of `minimizer.options.Options`. Ranges and choices are
-read off the model, so that the command line cannot accept what REST would refuse.
+``run`` and ``submit`` share one click option for each field of `minimizer.options.Options`. Ranges and choices are read
+off the model, so that the command line cannot accept what REST would refuse.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def python_option(command: Command) -> Command:
 
 
 def sandbox_options(command: Command) -> Command:
-    """Add what says how closed the sandbox of a script is: ``--sandbox``, ``--bind``, ``--network``."""
+    """Add the options for the isolation of a script: ``--sandbox``, ``--bind``, ``--network``."""
     options = (
         click.option(
             "--sandbox",
@@ -81,7 +81,7 @@ def sandbox_options(command: Command) -> Command:
 
 
 def release_options(command: Command) -> Command:
-    """Add what says in which other releases of torch a repro is to run: ``--torch``, ``--bisect``."""
+    """Add the options for other releases of torch to run a repro in: ``--torch``, ``--bisect``."""
     options = (
         click.option(
             "--torch",
@@ -179,7 +179,7 @@ def require_place(option: str, path: Path | None) -> None:
     try:
         existing = next(parent for parent in (place, *place.parents) if parent.exists())
         if existing.is_dir():
-            # Tried, and taken back: to root the bits of a mode say nothing, nor does /proc keep to its own.
+            # Tried, then undone: for root the mode bits say nothing, and /proc ignores its own.
             with tempfile.TemporaryDirectory(prefix=".writing-", dir=existing) as folder:
                 Path(folder, place.relative_to(existing)).mkdir(parents=True, exist_ok=True)
         elif existing != place or not os.access(place, os.W_OK):

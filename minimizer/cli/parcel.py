@@ -1,4 +1,4 @@
-"""What ``minimizer submit`` sends: a script alone, or a zip archive of a project and which of its files is the script."""
+"""The upload of ``minimizer submit``: a script alone, or a zip archive of a project and the script's path in it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ class Parcel:
     """Checked, and ready to be sent."""
 
     script: Path
-    """The script on this machine; the archive where that is what there is."""
+    """The script on this machine; for an uploaded archive, the archive."""
     content: bytes
     """Text of the script."""
     name: str
-    """What the service is to call it: its path in the archive, where there is one."""
+    """Its name for the service: its path in the archive, if there is one."""
     archive: bytes | None = None
     files: int = 1
 
 
 def parcel_of(path: Path, main: str | None, patterns: Sequence[str], toolchain: str | None = None) -> Parcel:
-    """A script, a folder, or a zip archive, and what is to go with it.
+    """A script, a folder, or a zip archive, with the files to upload with it.
 
     Args:
-        path: what the user has named.
-        main: of a folder or an archive, the path in it of the script; by default main.py, or the only script at its top.
-        patterns: of a script, further files below the working directory, which then is the top of the archive.
-        toolchain: the interpreter of the service that runs it, if not the default one: whether that takes its syntax is for the service to say.
+        path: the path named by the user.
+        main: in a folder or an archive, the path of the script; by default main.py, or the only script at its top.
+        patterns: for a script, further files below the working directory, which then is the top of the archive.
+        toolchain: the interpreter of the service that runs it, if not the default one; whether that accepts its syntax
+            is for the service to decide.
 
     Raises:
-        InvalidScript: no script that is Python, or not with files that can be sent.
-        InvalidOption: ``main`` or ``patterns`` where they mean nothing.
+        InvalidScript: no script that is Python, or its files cannot be sent.
+        InvalidOption: ``main`` or ``patterns`` where they do not apply.
     """
     if path.is_dir():
         if patterns:
@@ -86,7 +87,7 @@ def _packed(files: dict[str, Path], main: str | None, folder: Path, toolchain: s
 
 
 def _check(content: bytes, name: str, toolchain: str | None) -> None:
-    most = len(content)  # how large it may be is for the service to say
+    most = len(content)  # the service decides how large it may be
     if toolchain is None:
         check_script(content, name, most)
     else:

@@ -1,7 +1,7 @@
-"""What a person sees while a job runs: a live display on a terminal, plain lines anywhere else.
+"""The display of a running job: live on a terminal, plain lines anywhere else.
 
-Both are fed the events of `minimizer.sink.Sink` and write to stderr, so that stdout stays free for results.
-Text in events can stem from the user's script, hence `printable`: a script must not steer the terminal.
+Both receive the events of `minimizer.sink.Sink` and write to stderr, so that stdout stays free for results. Text in
+events can stem from the user's script, hence `printable`: a script must not control the terminal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ SKIPS = f"{SKIP_KEY} skips this step."
 def open_view(*, decided: str = "", skips: str = "") -> View:
     """The view that fits stderr.
 
-    ``decided`` is said once the verdict of the job is reached, and work on it goes on; ``skips`` while a step can be skipped.
+    ``decided`` is printed once the job's verdict is reached while work on it goes on; ``skips`` while a step can be
+    skipped.
     """
     return LiveView(decided, skips) if sys.stderr.isatty() else PlainView(decided)
 
@@ -105,7 +106,7 @@ class PlainView:
 
     def _step(self, event: Event) -> None:
         if event["state"] == "started":
-            if self._is_decided and self._decided:  # not before: behind many verdicts nothing follows
+            if self._is_decided and self._decided:  # not earlier: after many verdicts nothing follows
                 self._say(self._decided)
                 self._decided = ""
             self._say(f"{Step(event['step']).what} ...")
@@ -113,7 +114,7 @@ class PlainView:
     def _progress(self, event: Event) -> None:
         """Trials come by the dozen: only a new size or a new message is worth a line."""
         self._is_decided = bool(event.get("decided"))
-        if "message" not in event:  # the clock alone
+        if "message" not in event:  # only the clock has changed
             return
         now = (event.get("nodes"), event.get("message"))
         if now == self._said:

@@ -27,9 +27,9 @@ from minimizer.sink import REPROS, FolderSink, require_apart
 from minimizer.vocabulary import Status, Step, counted
 
 RESULTS = Path("minimizer-out")
-"""Where the results of a job go, in a folder of its own, if nothing else is said."""
+"""The default folder for results, with a separate folder per job."""
 PATIENCE = 30
-"""Failed polls in a row, a second apart, before the service is given up."""
+"""Failed polls in a row, a second apart, after which the service is given up."""
 
 Report = dict[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -197,9 +197,9 @@ def _pause(seconds: float, why: str) -> None:
 
 
 def follow(client: Client, job_id: str) -> Job:
-    """Show a job's progress until it is final. A service that is restarted meanwhile is waited for.
+    """Show a job's progress until it is final, waiting for a service that is restarted meanwhile.
 
-    On a terminal a key skips the step that is at work, where that can be skipped.
+    On a terminal a key skips the current step, if that can be skipped.
     """
     view = open_view(skips=SKIPS if keys.are_heard() else "")
     shown = Shown(view)
@@ -230,7 +230,7 @@ def _followed(client: Client, job_id: str, shown: Shown) -> Job:
 
 def _take_key(client: Client, job_id: str, shown: Shown, key: str) -> None:
     if key.lower() == SKIP_KEY and shown.skippable:
-        with suppress(NotReachable):  # one that is away is told of by who asks it again and again
+        with suppress(NotReachable):  # an unavailable service is reported by the poll loop
             client.skip(job_id, shown.skippable)
 
 
@@ -279,9 +279,9 @@ def _is_plain(name: str) -> bool:
 
 
 def _report(job: Job) -> Report:
-    """The report of a job, or the little there is where it ended without one. How it ended is what the job itself says."""
+    """The report of a job, or a minimal one if it ended without. The job itself knows how it ended."""
     ending = {name: job.get(name) for name in ("reason", "summary")}
-    # A report is not told of a queue: what has not ended runs.
+    # A report has no queued state: a job that has not ended runs.
     status = job["status"] if Status(job["status"]).is_final else Status.RUNNING
     return {**(job.get("report") or {"schema": 1}), **ending, "status": status}
 
@@ -318,10 +318,10 @@ def _row(job: Job) -> tuple[str, ...]:
 
 
 def _details(job: Job, server: str) -> list[str]:
-    """All that is to be said of one job: how it stands, or its verdict, and where its page is."""
+    """The summary of one job: its state or its verdict, and its page."""
     lines = [_named("job", f"{job['id']}, submitted {_moment(job)}"), _named("script", job.get("filename") or "")]
     if Status(job["status"]).is_final:
-        # What the job says of its status counts, whatever the report of another version has.
+        # The job's own status counts, whatever the report of another version says.
         told = {"status": job["status"], "reason": job.get("reason"), "summary": job.get("summary")}
         lines += verdict_lines({**(job.get("report") or {}), **told})
     else:

@@ -173,12 +173,12 @@ def run(
 def _releases(
     torches: tuple[str, ...], is_searched: bool, interpreter: Path | None, options: Options
 ) -> Releases | None:
-    """The other releases of torch that a job is asked for; None if it is not.
+    """The other releases of torch requested for a job; None without any.
 
     Raises:
         UsageError: the job leaves out the step in which the repro runs there.
         InvalidOption: there is no such release.
-        MissingTool: the package index cannot be asked.
+        MissingTool: the package index is unreachable.
     """
     if not torches and not is_searched:
         return None
@@ -190,10 +190,10 @@ def _releases(
 
 
 def _take_ranks(launch: Launch, job: dict[str, Any]) -> None:
-    """Let a job have the processes of a command, and a single one the environment that torchrun gives it.
+    """Give a job the processes of a command, and a single one the environment of torchrun.
 
     Raises:
-        UsageError: ``--nproc`` says something else than the command.
+        UsageError: ``--nproc`` contradicts the command.
     """
     asked = job["nproc"] or 1
     if launch.nproc and asked not in (1, launch.nproc):
@@ -205,7 +205,7 @@ def _take_ranks(launch: Launch, job: dict[str, Any]) -> None:
 
 
 def _each(folder: Path, out: Path | None, args: tuple[str, ...], as_json: bool) -> int:
-    """Reduce every script of a folder by this command, as it was called but for the script."""
+    """Reduce every script of a folder with this command, called as before except for the script."""
     context = click.get_current_context()
     place = out or Path("minimizer-out") / f"each-{folder.resolve().name}"
     same = {**context.params, "scripts": None, "args": args}
@@ -222,10 +222,10 @@ def _each(folder: Path, out: Path | None, args: tuple[str, ...], as_json: bool) 
 
 @contextmanager
 def _program(script: str | None, module: str | None) -> Iterator[Program]:
-    """What the command line names: a module, a test, or the file of a script.
+    """The program of the command line: a module, a test, or the file of a script.
 
     Raises:
-        UsageError: it names nothing, or a file that is not there.
+        UsageError: it names nothing, or a missing file.
         InvalidScript: there is no such module or test.
     """
     with ExitStack() as stack:
@@ -264,14 +264,14 @@ class RunSink(FolderSink):
         super().event(type_, **data)
 
     def key(self, key: str) -> None:
-        """Take a key that was pressed: one of them skips the step that is at work, where that can be skipped."""
+        """Handle a pressed key: one of them skips the current step, if that can be skipped."""
         if key.lower() == SKIP_KEY:
             self._skipped = self._skippable
 
 
 @contextmanager
 def _stop_on_signal() -> Iterator[threading.Event]:
-    """Let the first Ctrl-C (or SIGTERM) ask the pipeline to stop with what it has, and the second one insist."""
+    """Let the first Ctrl-C (or SIGTERM) ask the pipeline to stop with its results so far, and the second one insist."""
     stopped = threading.Event()
 
     def stop(signum: int, frame: object) -> None:
@@ -306,7 +306,7 @@ def _finish(report: Report, folder: Path, as_json: bool) -> None:
 
 
 def require_tools(mode: Mode, interpreter: Path | None) -> None:
-    """Refuse at once, and not in a report, what was asked for and cannot be had here.
+    """Refuse requests that cannot be fulfilled here immediately, and not in a report.
 
     Raises:
         MissingTool: bubblewrap is required and does not work, or the interpreter is none or has no torch.

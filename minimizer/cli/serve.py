@@ -25,7 +25,7 @@ from minimizer.settings import Settings, settings_from_environment
 
 RESTART_PAUSE_SECONDS = 1.0
 STOP_SECONDS = 90.0
-"""For a worker to give its job back, which it can while a repro is written for a minute."""
+"""Seconds for a worker to give its job back, since writing a repro may take a minute."""
 
 
 @click.command()
@@ -57,7 +57,7 @@ def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
     with _terminate_as_interrupt(), WorkerKeeper(settings) as worker:
 
         def ready(url: str) -> None:
-            # Only now: a second service on a port that is taken must not leave a worker behind.
+            # Only now: a second service on a port in use must not leave a worker behind.
             worker.start()
             click.echo(f"minimizer is ready: open {url}", err=True)
             if warning := who_may_run_code(settings, url):
@@ -73,7 +73,7 @@ def serve(port: int | None, host: str | None, data_dir: str | None) -> int:
 
 
 def who_may_run_code(settings: Settings, url: str) -> str:
-    """What to say where no sandbox holds scripts; the empty text where one does, or none runs without it."""
+    """The warning if no sandbox contains scripts; empty if one does, or if nothing runs without it."""
     from minimizer.sandbox import HOW_TO_GET_BUBBLEWRAP, why_no_bubblewrap
 
     if settings.sandbox == "required" or settings.access == "on":
@@ -105,7 +105,7 @@ class WorkerKeeper:
         # The web server raises its own; a script must find the same limit here as under `minimizer run`.
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._stopping = threading.Event()
-        self._lock = threading.Lock()  # between the last look at `_stopping` and a new worker nobody may stop us
+        self._lock = threading.Lock()  # between the last check of `_stopping` and a new worker, no stop may happen
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name="worker-keeper", daemon=True)
         # Nobody else has the writing end, and nothing is ever written: it ends with us, however that is, and a worker

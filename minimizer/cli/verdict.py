@@ -1,4 +1,4 @@
-"""The last words of a job on a terminal: the verdict, and where the files are."""
+"""The final output of a job on a terminal: the verdict, and where the files are."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from minimizer.vocabulary import Status
 
 OTHER_LAYOUT = LAYOUT_ONLY.heading.lower()
 MOST_FINDINGS = 3
-"""Findings that are told; `report.md` has all."""
+"""Most findings in the output; `report.md` has all."""
 NAME = 11
-"""Characters in front of what a line says: the name of it, padded."""
+"""Width of the padded name at the beginning of a line."""
 
 HEADLINES = {
     Status.MINIMIZED: "MINIMIZED",
@@ -84,7 +84,7 @@ def verdict_lines(report: dict[str, Any], folder: Path | None = None) -> list[st
 
 
 def on_terminal(lines: Iterable[str]) -> Iterator[str]:
-    """The lines as a terminal shows them whole: broken between words, behind the name in front of them. A program stays as it is."""
+    """The lines wrapped for a terminal: between words, indented to the text after the name. A program stays unchanged."""
     if not sys.stdout.isatty():
         yield from lines
         return
@@ -116,7 +116,7 @@ def _coverage(checked: dict[str, Any]) -> list[str]:
 
 
 def _findings(report: dict[str, Any]) -> list[str]:
-    """What costs more than it need, the costliest first, and what helps; nothing of what a service of another version has written."""
+    """The findings, the costliest first, with their remedies; none from a service of another version."""
     with suppress(ValidationError):
         lines = []
         for one in [Finding.read(one) for one in report.get("findings") or []][:MOST_FINDINGS]:
@@ -130,7 +130,7 @@ def _findings(report: dict[str, Any]) -> list[str]:
 
 
 def _excused(checked: dict[str, Any]) -> list[str]:
-    """What the rules by which nothing was said come to; nothing of what a service of another version has written."""
+    """The summary of excuses; none from a service of another version."""
     with suppress(ValidationError):
         return [Excused.read(one).words for one in checked.get("excused") or []]
     return []
