@@ -1,4 +1,6 @@
-"""The table of an ablation: the failure with ever more of the compiler, with one kind of its parts off, and with one module left to eager."""
+"""The table of an ablation: the failure on each rung of the ladder, with one kind of parts off, and with one module in
+eager.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ RUNGS = {
     "inductor": "the code that Inductor generates",
     "cudagraphs": "the capture into a CUDA graph",
 }
-"""What each backend of the ladder adds to the one before it; others are the script's own."""
+"""The stage that each backend of the ladder adds to the one before it; others are the script's own."""
 KINDS = {
     "decomposition": "decompositions",
     "pre_grad_passes": "passes over the graph before autograd",
@@ -35,7 +37,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table. ``what`` is code, ``how`` the words behind it; ``seconds``: None where the run was not timed."""
+    """A row of the table. ``what`` is code, ``how`` the words after it; ``seconds``: None if the run was not timed."""
 
     what: str
     how: str
@@ -74,7 +76,9 @@ def _taken_out(one: Ablated) -> Row:
 
 
 def _of_rung(rung: Rung, *, failed: bool, below: bool) -> str:
-    """What a rung says of what it adds, by whether an earlier one has ``failed``, and the one ``below`` could be judged."""
+    """What a rung shows about the stage it adds, depending on whether an earlier one has ``failed``, and the one
+    ``below`` was judged.
+    """
     adds = RUNGS.get(rung.backend, OWN)
     if rung.fails is None:
         return f"nothing of {adds}"

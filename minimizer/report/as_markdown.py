@@ -1,7 +1,7 @@
-"""The two documents that are made of a report, and the order of their sections: `report.md` and `issue.md`.
+"""The two documents made from a report, and the order of their sections: `report.md` and `issue.md`.
 
-`report.md` has all that is known, for who has sent the script. `issue.md` has what PyTorch's own form for faults of torch.compile
-asks for, for who has never seen it.
+`report.md` has all details, for the submitter of the script. `issue.md` has the sections of PyTorch's own form for
+faults of torch.compile, for readers who have never seen the script.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def render_issue(report: Report, repro: str, cut: issue_sections.Cut) -> str:
 
 
 def _reproducer(report: Report) -> str:
-    """What the repro is called: minimal only where that was shown of a graph; of a script no more is tried than to take parts out."""
+    """The name for the repro: minimal only if that was shown for a graph; for a script, only removals of parts were
+    tried.
+    """
     is_minimal = report.reduction is not None and report.reduction.fails_only_together
     return "Minimal reproducer" if is_minimal else "Reproducer"
 

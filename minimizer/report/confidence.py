@@ -49,7 +49,7 @@ def confidence(report: Report) -> Confidence:
     if not is_placed:
         reasons.append("The stage of the compiler is unknown")
     if any(witness.agrees is False for witness in report.witnesses):
-        reasons.append("PyTorch's own minifier sees no failure")  # it is blind to many: told, and decides nothing
+        reasons.append("PyTorch's own minifier sees no failure")  # it is blind to many: reported, but decides nothing
     return Confidence(level, tuple(reasons))
 
 
@@ -97,7 +97,7 @@ def _agreeing(report: Report) -> Iterator[str]:
 
 
 def _has_step(report: Report) -> bool:
-    """Whether the rung just below the first that fails passes; one that could not be judged says nothing of either."""
+    """Whether the rung just below the first failing one passes; an unjudged one proves nothing about either."""
     fails = [rung.fails for rung in report.ladder]
     first = fails.index(True) if True in fails else 0
     return first > 0 and fails[first - 1] is False

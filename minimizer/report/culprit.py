@@ -88,14 +88,15 @@ class Culprit(Part):
 
     @property
     def compared(self) -> str:
-        """How that is known, see `instances.compared`; empty where nothing is."""
+        """How that is known, see `instances.compared`; empty if nothing is."""
         return compared(self.model_dump()) if self.instances else ""
 
 
 def module_of(culprit: Mapping[str, Any]) -> str:
-    """The path of a culprit's module, with its class where the path ends with a number: ``1 (ReLU)``; empty outside of any.
+    """The path of a culprit's module, with its class if the path ends with a number: ``1 (ReLU)``; empty outside of
+    any.
 
-    Of an entry for equal modules that is known by nothing else all of them.
+    For an entry known only by its equal modules, all of them.
     """
     if listed := places(culprit):
         return listed
@@ -104,7 +105,7 @@ def module_of(culprit: Mapping[str, Any]) -> str:
 
 
 def line_of(source: Mapping[str, Any] | None) -> str:
-    """A line for a reader, ``model.py:41``, with the one of a library that it calls; empty where none is known."""
+    """A readable line, ``model.py:41``, with the line of a library that it calls; empty if unknown."""
     if not source:
         return ""
     library = source.get("library")
@@ -114,9 +115,9 @@ def line_of(source: Mapping[str, Any] | None) -> str:
 
 
 def operators_of(culprit: Mapping[str, Any]) -> list[str]:
-    """The operators that a culprit is to be called by; none where ``what`` names it, and they only ran beside it.
+    """The operators to name a culprit by; none if ``what`` names it, and the operators only ran with it.
 
-    That is so where the script itself was reduced: no node of a graph is at fault there.
+    That is the case if the script itself was reduced: no node of a graph is at fault there.
     """
     return list(culprit.get("ops") or ()) if culprit.get("nodes") or not culprit.get("what") else []
 

@@ -16,7 +16,7 @@ NO_CURVE = ("untold", "equal")
 
 
 def losses(report: Report) -> str:
-    """The section; empty where no losses were compared."""
+    """The section; empty if no losses were compared."""
     drift = report.drift
     if drift is None:
         return ""
@@ -29,7 +29,7 @@ def losses(report: Report) -> str:
 
 
 def plot(drift: Drift) -> str:
-    """The curves as a chart of Mermaid; empty where one of them leaves the numbers."""
+    """The curves as a Mermaid chart; empty if a value is not finite."""
     low, high = floor(drift)
     curves = [drift.eager, drift.compiled, *((low, high) if drift.redrawn else ())]
     length = next((at for at, values in enumerate(zip(*curves, strict=True)) if None in values), len(drift.at))
@@ -42,7 +42,9 @@ def plot(drift: Drift) -> str:
 
 
 def floor(drift: Drift) -> tuple[list[float | None], list[float | None]]:
-    """The lowest and the highest loss of all runs with redrawn roundings at each step; None where one of them is not finite."""
+    """The lowest and the highest loss of all runs with redrawn roundings at each step; None if one of them is not
+    finite.
+    """
     steps: list[tuple[float | None, ...]] = list(zip(*drift.redrawn, strict=True))
     known = [[value for value in values if value is not None] for values in steps]
     is_whole = [len(one) == len(values) for one, values in zip(known, steps, strict=True)]

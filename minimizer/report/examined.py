@@ -40,7 +40,7 @@ class Largest(Part):
 
     @property
     def who_is_right(self) -> str:
-        """A sentence on the side that float64 agrees with; empty where that says nothing."""
+        """A sentence on the side that float64 supports; empty if neither."""
         if not self.right or not self.absolute:
             return ""
         sides = ("eager", "compiled code") if self.right == "eager" else ("compiled code", "eager")

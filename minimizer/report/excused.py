@@ -1,4 +1,4 @@
-"""Excuses that a job made, as its report counts them, and the sentence by which a healthy verdict says what it left open."""
+"""Excuses of a job, as counted in its report, and the sentence on what a healthy verdict left open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minimizer.vocabulary import counted
 MOST_NAMED = 3
 """Excuses that the first sentence of a verdict names; the others are in the list."""
 MOST_OBJECTS = 2
-"""Objects that are named beside an excuse there."""
+"""Most named objects of an excuse in that sentence."""
 
 
 class Excused(Part):
@@ -38,14 +38,14 @@ class Excused(Part):
 
     @property
     def words(self) -> str:
-        """The sentence with what it was applied to, and how often."""
+        """The sentence with the objects that it was applied to, and how often."""
         told = [self.object] if self.object else []
         told += [counted(self.count, "time")] if self.count > 1 else []
         return self.sentence + (f" ({', '.join(told)})" if told else "")
 
 
 def excused(rule: str, what: str = "", count: int = 1) -> Excused:
-    """An excuse that the engine makes; ``rule`` is a name in `EXCUSES`, written out where the rule is applied.
+    """An excuse of the engine; ``rule`` is a name in `EXCUSES`, written out where the rule is applied.
 
     Raises:
         KeyError: there is no such rule.
@@ -54,7 +54,7 @@ def excused(rule: str, what: str = "", count: int = 1) -> Excused:
 
 
 class Counted(Protocol):
-    """A rule, what it was applied to, and how often."""
+    """A rule, the object that it was applied to, and how often."""
 
     @property
     def rule(self) -> str: ...
@@ -78,7 +78,7 @@ def merged(*several: Iterable[One]) -> list[One]:
 
 
 def left_open(excuses: Iterable[Excused]) -> str:
-    """The first sentence of a healthy verdict that leaves something of the main line open; empty where nothing is."""
+    """The first sentence of a healthy verdict with main-line gaps; empty without any."""
     by_rule: dict[str, list[Excused]] = {}
     for one in excuses:
         if one.leaves_open:

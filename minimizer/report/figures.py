@@ -11,7 +11,7 @@ from minimizer.vocabulary import Kind, counted
 
 @dataclass(frozen=True)
 class Figure:
-    """``of`` is what was measured: a noun phrase; ``value`` is the largest absolute difference there."""
+    """``of`` is the measured object: a noun phrase; ``value`` is the largest absolute difference there."""
 
     of: str
     value: float
@@ -28,10 +28,10 @@ class Figure:
 
 
 def differences(report: Report) -> list[Figure]:
-    """The largest differences between compiled and eager that were measured; the first is the one to quote.
+    """The largest measured differences between compiled and eager; the first is the one to quote.
 
-    That is the layer's where the table of layers has the culprit's: its inputs are the script's. The reduction has made those of
-    the repro as small and round as they can be, and its difference is of those.
+    The layer's comes first if the table of layers has the culprit's: its inputs are the script's. The inputs of the
+    repro are as small and round as the reduction could make them, and its difference depends on them.
     """
     if report.failure is None or not report.failure.kind.is_numeric or not report.culprits:
         return []

@@ -47,7 +47,7 @@ class Remedy(Part):
 
     @property
     def words(self) -> str:
-        """What came of it, as a sentence."""
+        """The outcome, as a sentence."""
         if self.before is None or self.after is None:
             return self.note
         figures = f"{measured(self.before, self.unit)} before, {self.after:.3g} with it."
@@ -78,11 +78,11 @@ class Finding(Part):
 ORDER: Sequence[FindingKind] = (
     "recompiles", "graph_breaks", "compile_time", "slow", "memory", "bias", "chaos", "logs_reordered", "stale_cache_risk", "settings",
 )  # fmt: skip
-"""Kinds by what they cost as a rule: a recompile takes seconds, a graph break some launches, and a setting nothing."""
+"""Kinds by their usual cost: a recompile takes seconds, a graph break some launches, and a setting nothing."""
 
 
 def by_cost(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, the costliest first: by kind, and within one by what was measured."""
+    """The findings, the costliest first: by kind, and within one by the measurements."""
     return sorted(findings, key=lambda one: (ORDER.index(one.kind), -(one.cost.value if one.cost else 0.0)))
 
 

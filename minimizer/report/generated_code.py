@@ -49,7 +49,7 @@ class GeneratedCode(Part):
 
     @property
     def what(self) -> str:
-        """What it is, for behind the kernel's name."""
+        """A description to follow the kernel's name."""
         of = "" if self.phase == "inference" else f" of the {self.phase} graph"
         if self.language == "extern":
             return f"called{of}: Inductor generates no code for it"
@@ -57,7 +57,7 @@ class GeneratedCode(Part):
 
     @property
     def lines(self) -> str:
-        """What is said of the lines that are marked, in a sentence; empty where there is nothing to say."""
+        """A sentence on the marked lines; empty without any."""
         if not self.why_marked:
             return ""
         said = f"{counted(len(self.marked), 'line')} marked" if self.marked else "No line is marked"
@@ -65,7 +65,7 @@ class GeneratedCode(Part):
 
 
 def blocks(found: GeneratedCode | None, shown: Shown = "all") -> str:
-    """The code as Markdown, with its ATen graph if ``all`` is shown; empty where there is none."""
+    """The code as Markdown, with its ATen graph if ``all`` is shown; empty without code."""
     if found is None or shown == "none":
         return ""
     said = [f"{code(found.kernel)}, {found.what}.", escape(found.lines)]
@@ -79,13 +79,13 @@ def blocks(found: GeneratedCode | None, shown: Shown = "all") -> str:
 
 
 def of_all(found: GeneratedCode | None, further: Mapping[str, GeneratedCode]) -> str:
-    """The code of ``repro.py``, and behind it that of ``further`` repros by their files."""
+    """The code of ``repro.py``, followed by that of ``further`` repros by their files."""
     others = [f"Of {code(name)}: {blocks(one)}" for name, one in further.items()]
     return "\n\n".join(filter(None, (blocks(found), *others)))
 
 
 def _with_marks(found: GeneratedCode) -> list[str]:
-    """The lines of the code, with a comment behind each that is marked."""
+    """The lines of the code, with a comment after each marked one."""
     comment = COMMENTS[found.highlighted]
     return [
         f"{line}  {comment} <-- the culprit" if number in found.marked else line
@@ -94,7 +94,7 @@ def _with_marks(found: GeneratedCode) -> list[str]:
 
 
 def _around_marks(found: GeneratedCode) -> str:
-    """The lines that are marked, with those around them; the first where none is."""
+    """The marked lines with their surroundings; the first lines if none are marked."""
     near = {mark + offset for mark in found.marked or [1] for offset in range(-AROUND, AROUND + 1)}
     kept = [line if number in near else "" for number, line in enumerate(_with_marks(found), 1)]
     return re.sub(r"\n{2,}", "\n...\n", textwrap.dedent("\n".join(kept)).strip("\n"))

@@ -18,7 +18,7 @@ def costliest(report: Report) -> str:
 
 
 def health(report: Report) -> str:
-    """Findings, figures, and all graph breaks and recompiles as Dynamo tells them."""
+    """Findings, figures, and all graph breaks and recompiles in Dynamo's words."""
     health = report.health
     figures = [
         f"compile time: {health.compile_seconds:.1f} s{' (too long: ' + CROWDED + ')' if health.is_crowded else ''}"
@@ -58,7 +58,7 @@ def _remedy(remedy: Remedy) -> Iterator[str]:
 
 
 def in_code(text: str) -> str:
-    """A sentence in which what stands between backquotes is code, and all else is escaped."""
+    """A sentence with backquoted parts as code, and everything else escaped."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a backquote of the script's own
         return escape(text)

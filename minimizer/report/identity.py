@@ -1,7 +1,8 @@
-"""The name of a failure: what two reports share when they tell of the same one. Baselines, SARIF and groups go by it.
+"""The name of a failure, equal for two reports of the same one, used by baselines, SARIF and groups.
 
-It is made of the failure's signature (kind, normalised exception or sort of difference, raising frame) and of the operators of the
-first root culprit. The stage and the place in the script are no part of it: the same fault in another model has the same name.
+It is made from the failure's signature (kind, normalised exception or type of difference, raising frame) and the
+operators of the first root culprit. The stage and the place in the script are not part of it: the same fault in another
+model has the same name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 
 def fingerprint(report: Mapping[str, Any]) -> str | None:
-    """``<kind>-<16 hex digits>`` for a report in its contract form; None where it tells of no failure."""
+    """``<kind>-<16 hex digits>`` for a report in its contract form; None without a failure."""
     failure = report.get("failure")
     if not failure:
         return None
@@ -22,7 +23,7 @@ def fingerprint(report: Mapping[str, Any]) -> str | None:
 
 
 def root_operators(report: Mapping[str, Any]) -> list[str]:
-    """The operators of the culprit that was reduced, sorted; what it is where it is no operator."""
+    """The operators of the reduced culprit, sorted; its description if it is no operator."""
     root = next((culprit for culprit in report.get("culprits") or () if culprit.get("root", True)), None)
     if root is None:
         return []

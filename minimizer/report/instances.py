@@ -18,7 +18,7 @@ HOW = {
     "operators": "there the same operators were compiled alone, on eager's inputs",
     "modules": "each was compiled alone, on eager's inputs",
 }
-"""What was compared, by `Instances.compared`."""
+"""The compared objects, by `Instances.compared`."""
 
 
 class Instances(Part):
@@ -34,9 +34,9 @@ class Instances(Part):
 
 
 def others(culprit: Mapping[str, Any]) -> str:
-    """What is known of the modules that are equal to a culprit's: ``the same in layers 1 to 11, and not in layers 12 to 63``.
+    """What is known of a culprit's equal modules: ``the same in layers 1 to 11, and not in layers 12 to 63``.
 
-    Empty where nothing is.
+    Empty if nothing is.
     """
     known = culprit.get("instances")
     if not known or places(culprit):
@@ -51,7 +51,7 @@ def others(culprit: Mapping[str, Any]) -> str:
 
 
 def compared(culprit: Mapping[str, Any]) -> str:
-    """What was compared to know that."""
+    """The objects compared for that."""
     return HOW[culprit["instances"]["compared"]]
 
 

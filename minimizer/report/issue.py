@@ -1,4 +1,6 @@
-"""An issue for PyTorch's tracker, made of a report: title, body, labels, and links that a person may follow. Nothing is sent."""
+"""An issue for PyTorch's tracker, made from a report: title, body, labels, and links for a person to follow. Nothing is
+sent.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ CUTS = (
     *(replace(CODELESS, has_settings=False, log_lines=lines) for lines in (40, 20, 10)),
     *(replace(CODELESS, has_settings=False, log_lines=lines, has_repro=False) for lines in (10, 3)),
 )  # fmt: skip
-"""What is left out, the first with which the link is short enough. Whatever it is lies in a file, and the body says in which."""
+"""The parts left out, in the first variant whose link is short enough. All of them are in files, which the body names.
+"""
 MOST_SEARCHED, MOST_PHRASE = 2, 60
-"""Operators and characters of the message that are searched for: the tracker shows what has all words of a query."""
+"""Most operators, and characters of the message, in a search: the tracker finds only issues with all words of a query.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,13 @@ class Issue:
 
     @property
     def text(self) -> str:
-        """`issue.md`: the body behind comments that GitHub does not show, so that all of it can be pasted."""
+        """`issue.md`: the body after comments that GitHub hides, so that the whole can be pasted."""
         said = f"Title: {self.title}", f"Labels: {', '.join(self.labels)}"
         return "".join(f"<!-- {line} -->\n" for line in said) + f"\n{self.body}"
 
 
 def issue_of(report: Report, repro: str | None) -> Issue | None:
-    """The issue; None for what nobody should file: no verified repro, in dispute, or no fault of PyTorch's compiler."""
+    """The issue; None if it must not be filed: no verified repro, in dispute, or no fault of PyTorch's compiler."""
     wanted = labels(report, repro)
     verified = report.verification is not None and report.verification.holds
     if repro is None or not wanted or not verified or report.reason is Reason.DISPUTED:
@@ -69,7 +73,7 @@ def _search(report: Report) -> str:
 
 
 def _words(report: Report) -> Iterator[str]:
-    """Operators, the kind, and what the exception says, as words of a search."""
+    """Search words: operators, the kind, and words of the exception."""
     failure = report.failure
     assert failure is not None
     operators = dict.fromkeys(op.partition(".")[2] for c in report.roots for op in c.operators)

@@ -1,4 +1,4 @@
-"""What only `issue.md` says: a title and sections for who knows the compiler, and nothing of the script."""
+"""The sections only in `issue.md`: a title and text for compiler engineers, without details of the script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AREAS = {
     Stage.DYNAMO: "dynamo", Stage.AOT_AUTOGRAD: "aot_autograd", Stage.DECOMPOSITION: "decomp", Stage.INDUCTOR: "inductor",
     Stage.CUDAGRAPHS: "cudagraphs",
 }  # fmt: skip
-"""What titles in PyTorch's tracker begin with, in brackets."""
+"""Bracketed prefixes of titles in PyTorch's tracker."""
 MECHANISMS = {
     "lost_mutation": "loses a change of {what}",
     "stale_guard": "reuses compiled code although {what} has changed",
@@ -51,7 +51,7 @@ PUBLIC = ("torch.{}", "torch.nn.functional.{}", "F.{}")
 
 @dataclass(frozen=True)
 class Cut:
-    """What of an issue is left out so that it fits into a link."""
+    """The parts of an issue left out to fit it into a link."""
 
     log_lines: int = sections.MAX_STACK_LINES
     has_settings: bool = True
@@ -62,7 +62,9 @@ class Cut:
 
 
 def title(report: Report, repro: str) -> str:
-    """One line below 100 characters, in ASCII: the part of the compiler, the operators, and what they do; fewer of them where it is long."""
+    """One ASCII line below 100 characters: the part of the compiler, the operators, and their fault; fewer operators if
+    it is long.
+    """
     lines = [_plain(_titled(report, subject(report, repro, most=most))) for most in range(MOST_NAMES, 0, -1)]
     cut = f"{lines[-1][: MOST_TITLE - 3].rpartition(' ')[0]}..."
     return next((line for line in lines if len(line) <= MOST_TITLE), cut)
@@ -86,7 +88,7 @@ def _titled(report: Report, subject: str) -> str:
 
 
 def subject(report: Report, repro: str, quoted: Callable[[str], str] = str, most: int = MOST_NAMES) -> str:
-    """The operators at fault, at most so many, by the public names that the repro calls them by; ``quoted`` is how a name is written."""
+    """The operators at fault, up to a maximum, by the public names in the repro; ``quoted`` formats a name."""
     names = list(dict.fromkeys(_public(op, repro) for c in report.roots for op in c.operators))
     if not names:
         what = next((c.what for c in report.roots if c.what), "")
@@ -97,7 +99,9 @@ def subject(report: Report, repro: str, quoted: Callable[[str], str] = str, most
 
 
 def description(report: Report, repro: str) -> str:
-    """What is wrong, how often, in which part of the compiler, and by how much: a paragraph for a reader without the script."""
+    """What is wrong, how often, in which part of the compiler, and by how much: a paragraph for a reader without the
+    script.
+    """
     failure, found = report.failure, report.verification
     assert failure is not None and found is not None
     rate, device = failure.reproducibility, report.environment.get("device")
@@ -123,7 +127,7 @@ def description(report: Report, repro: str) -> str:
 
 
 def _elsewise(report: Report) -> str:
-    """What the first rung that fails does, where that is not what the script does."""
+    """The failure of the first failing rung, if it differs from the script's."""
     first = next((rung for rung in report.ladder if rung.outcome != "passes"), None)
     if first is None or not first.raised:
         return ""
@@ -140,7 +144,7 @@ def reproducer(report: Report, repro: str, cut: Cut) -> str:
 
 
 def ablation(report: Report, cut: Cut) -> str:
-    """What fails and what passes as the compiler is taken apart; without times, which are those of a machine with other work."""
+    """What fails and what passes as the compiler is taken apart; without times, which depend on the machine's load."""
     ladder = table(
         ("compiled with", "outcome"), [(sections.of_row(row), sections.ending(row)) for row in of_compiler(report)]
     )
@@ -156,7 +160,7 @@ def seen_between(report: Report) -> str:
 
 
 def workaround(report: Report) -> str:
-    """A change with which the script passes, and what it costs; else that none is known, and which were tried."""
+    """A change with which the script passes, and its cost; without one, the changes tried."""
     found = report.workaround
     if found is None:
         return "None was looked for."
@@ -173,7 +177,9 @@ def generated(report: Report, cut: Cut) -> str:
 
 
 def logs(report: Report, cut: Cut) -> str:
-    """The stack of an error; of a wrong value what the reproducer printed, since the script's own words are of other inputs."""
+    """The stack of an error; for a wrong value the reproducer's output, since the script's own output is on other
+    inputs.
+    """
     failure = report.failure
     assert failure is not None
     if printed := sections.printed(report):
@@ -185,7 +191,7 @@ def logs(report: Report, cut: Cut) -> str:
 
 
 def versions(report: Report) -> str:
-    """What ``collect_env`` says of the machine, as far as the run has noted it, and how other versions of torch fare."""
+    """The ``collect_env`` facts recorded by the run, and the outcomes in other versions of torch."""
     facts = [
         f"{name}: {without_folders(report.environment[key])[:MOST_FACT]}"
         for key, name in FACTS.items()
@@ -201,7 +207,7 @@ def versions(report: Report) -> str:
 
 
 def closing(report: Report, repro: str, cut: Cut) -> str:
-    """What is to be attached, who has written this, and the labels that triage would give."""
+    """Attachments, the author, and the labels that triage would give."""
     files = []
     if not cut.has_repro:
         files.append("`repro.py`")
@@ -229,7 +235,7 @@ def _does(failure: Failure) -> str:
 
 
 def _exception(failure: Failure) -> str:
-    """The exception in a line, with what it says once."""
+    """The exception in a line, with its message once."""
     name = (failure.exception_type or "").rpartition(".")[2]
     first = next(iter(failure.message.strip().splitlines()), "")
     return first if first.startswith(name) else f"{name}: {first}".removesuffix(": ")
@@ -243,7 +249,7 @@ def _public(op: str, repro: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A title: printable ASCII in one line, without folders and what would end the comment that it stands in."""
+    """A title: one line of printable ASCII, without folders and without the end of its enclosing comment."""
     text = re.sub(r"[<>]|-{2,}", "", text.encode("ascii", "replace").decode())
     text = without_folders("".join(char if char.isprintable() else " " for char in text))
     return re.sub(r"\s+", " ", text).strip()

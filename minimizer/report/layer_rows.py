@@ -1,4 +1,6 @@
-"""Rows of the table of layers as a reader sees them: by name, with the culprit's marked, and a module that has several told apart."""
+"""Readable rows of the table of layers: by name, with the culprit's marked, and several rows of one module
+distinguished.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ class LayerRow:
 
     layer: Layer
     part: str
-    """Which of several rows of the same module it is: ``call 2 of 3``, or ``piece 2 of 3`` of its own code; empty for the only one."""
+    """Which of several rows of the same module it is: ``call 2 of 3``, or ``piece 2 of 3`` of its own code; empty for
+    the only one.
+    """
     is_culprit: bool
 
     @property
     def name(self) -> str:
-        """The path from the root, with the class where it ends with a number; empty outside of any module."""
+        """The path from the root, with the class if it ends with a number; empty outside of any module."""
         return module_of({"module": self.layer.path, "module_class": self.layer.cls})
 
     @property
@@ -29,7 +33,7 @@ class LayerRow:
 
 
 def layer_rows(layers: Sequence[Layer], culprits: Sequence[Culprit] = ()) -> list[LayerRow]:
-    """The rows of a report's ``layers``, in their order; those of a phase are told apart among themselves."""
+    """The rows of a report's ``layers``, in their order, distinguished within their phase."""
     guilty = _of_culprit(layers, culprits)
     parts: dict[int, str] = {}
     for phase in ("forward", "backward"):
@@ -40,7 +44,7 @@ def layer_rows(layers: Sequence[Layer], culprits: Sequence[Culprit] = ()) -> lis
         for path, rows in places.items():
             if path and len(rows) > 1:
                 between = [layers[i].path for i in of_phase if rows[0] < i < rows[-1] and i not in rows]
-                # What stands between two pieces of a module's own code are the modules in it.
+                # Two pieces of a module's own code are separated by the modules in it.
                 word = "piece" if all(other.startswith(f"{path}.") for other in between) else "call"
                 parts |= {row: f"{word} {number} of {len(rows)}" for number, row in enumerate(rows, 1)}
     return [LayerRow(layer, parts.get(index, ""), index in guilty) for index, layer in enumerate(layers)]

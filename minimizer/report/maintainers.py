@@ -1,4 +1,4 @@
-"""What PyTorch's maintainers ask of a report beyond the repro: labels, necessary conditions, and commands that replay the blame."""
+"""What PyTorch's maintainers need beyond the repro: labels, necessary conditions, and commands that replay the blame."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ BISECTED = {
     "post_grad_passes": "inductor",
     "lowerings": "inductor",
 }
-"""What PyTorch's own bisector can switch off as a whole, and under which backend."""
+"""The parts that PyTorch's own bisector can switch off as a whole, and the backend for each."""
 
 
 def labels(report: Report, repro: str | None) -> list[str]:
-    """The labels that triage would give; none for what is no fault of PyTorch's compiler."""
+    """The labels that triage would give; none unless PyTorch's compiler is at fault."""
     failure = report.failure
     if (
         failure is None
@@ -51,14 +51,14 @@ def labels(report: Report, repro: str | None) -> list[str]:
 
 
 def conditions(report: Report, repro: str | None) -> str:
-    """What the reduction could not take away, as bullets; empty where it did not end on a minimum."""
+    """What the reduction could not remove, as bullets; empty if it did not end on a minimum."""
     if repro is None or report.reduction is None or not report.reduction.one_minimal:
         return ""
     return "\n".join(f"- {text}" for text in _conditions(report, repro))
 
 
 def replay(report: Report, repro: str | None) -> str:
-    """Commands that show who is to blame, with what they end with."""
+    """Commands that show the part to blame, with their outcomes."""
     if repro is None or report.verification is None or not report.verification.holds:
         return ""
     what = "finding" if report.failure is not None and report.failure.kind.is_finding else "bug"

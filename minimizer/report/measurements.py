@@ -1,4 +1,4 @@
-"""The sections of `report.md` with what was measured and counted: layers, the reduction, and what was compared."""
+"""The sections of `report.md` with measurements and counts: layers, the reduction, and the coverage."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Failure(Part):
 
     @property
     def of_graph(self) -> str:
-        """What the compiler does, if it is a fault of a graph whose mechanism is known; else empty."""
+        """The compiler's action, for a fault of a graph with a known mechanism; else empty."""
         return OF_GRAPHS.get(self.mechanism or "", "")
 
     @property
@@ -92,7 +92,7 @@ class Rung(Part):
     @model_validator(mode="before")
     @classmethod
     def _by_its_outcome(cls, data: Any) -> Any:
-        """A report of an earlier version has the outcome alone."""
+        """Accept a report of an earlier version, which has the outcome only."""
         if isinstance(data, dict) and "fails" not in data and "outcome" in data:
             outcome = data["outcome"]
             return {**data, "fails": None if outcome in UNJUDGED else outcome != "passes"}
@@ -170,7 +170,9 @@ class Reduction(Part):
 
     @property
     def shown(self) -> str:
-        """What the trials have shown of the repro, as a short statement; of a script it is less than of a graph. Empty where they did not end."""
+        """What the trials have shown about the repro, as a short statement; less for a script than for a graph. Empty
+        if they did not end.
+        """
         if not self.one_minimal:
             return ""
         return "no statement can be taken out" if self.level == "python" else "1-minimal"
@@ -183,8 +185,8 @@ class Reduction(Part):
     def counted(self, nodes: int) -> Reduction:
         """The same with the number of nodes that are left.
 
-        Those of a script are the calls that a run of it was seen to make, which are a lower bound: of code that runs only
-        where it was inlined, or in a run that was cut short, some are not seen.
+        Those of a script are the calls observed in a run, a lower bound: calls in code that runs only where it was
+        inlined, or in a run that was cut short, may be missed.
         """
         return self.model_copy(update={"nodes_after": nodes, "nodes_before": max(self.nodes_before, nodes)})
 
@@ -295,13 +297,13 @@ class Report(Part):
     _folder: Path | None = PrivateAttr(None)
 
     def __str__(self) -> str:
-        """The verdict, and where the results lie: a line or two, for `print`."""
+        """The verdict, and where the results are: a line or two, for `print`."""
         reason = f" ({self.reason})" if self.reason else ""
         where = f"\n{self._folder}" if self._folder else ""
         return f"{self.status}{reason}: {self.summary}{where}"
 
     def _repr_markdown_(self) -> str:
-        """What a notebook shows: `report.md`, where it was written."""
+        """The output in a notebook: `report.md`, if it was written."""
         written = self._folder / "report.md" if self._folder else None
         return written.read_text("utf-8") if written is not None and written.is_file() else str(self)
 

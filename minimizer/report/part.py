@@ -1,4 +1,4 @@
-"""What every part of a report is."""
+"""The base of every part of a report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Part(BaseModel):
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """What was kept in its contract form; what another version has kept that this one does not know is left out.
+        """Read a stored contract form; fields of another version that this one does not know are left out.
 
         Raises:
             pydantic.ValidationError: it is not of that form.

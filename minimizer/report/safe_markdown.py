@@ -1,7 +1,7 @@
-"""GitHub-flavoured Markdown from text that nobody trusts.
+"""GitHub-flavoured Markdown from untrusted text.
 
-What came out of the user's script or the compiler stands in code spans and fenced blocks that it cannot end, or is escaped, so
-that a message never becomes markup, a mention or a link.
+Text from the user's script or the compiler is put into code spans and fenced blocks that it cannot end, or is escaped,
+so that a message never becomes markup, a mention or a link.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ EVERYWHERE = re.compile(
 
 
 def escape(text: str) -> str:
-    """Text that stands as it is in a paragraph or a table cell: one line, no markup, no HTML, no mentions, no links."""
+    """Text for literal display in a paragraph or a table cell: one line, no markup, no HTML, no mentions, no links."""
     text = _one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # Of the rest some mean something at the beginning of a line only, and an underline nothing within a word.
+    # The remaining characters are special at the beginning of a line only, and an underscore not within a word.
     text = re.sub(r"([\\`*{}\[\]#!|~$]|(?<=\])\(|^[+-]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
     return re.sub(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", "\u200b", text)
 
@@ -41,7 +41,7 @@ def block(text: str, language: str) -> str:
 
 
 def without_folders(line: str) -> str:
-    """A line of a log without the folders of the machine; those that every machine has stay, since they say nothing of this one."""
+    """A line of a log without the machine's folders; those that every machine has stay, since they reveal nothing."""
     line = re.sub(r"(?<![\w.])/[^\s\"':]*/(?:site|dist)-packages/", "", line)
     return re.sub(
         r"(?<![\w.])(?:/[\w.+-]+)+/([\w.+-]+)", lambda path: path[0] if EVERYWHERE.fullmatch(path[0]) else path[1], line
@@ -49,14 +49,14 @@ def without_folders(line: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; nothing where it has no rows."""
+    """A table; empty without rows."""
     if not rows:
         return ""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
 def folded(summary: str, body: str) -> str:
-    """Something that a click unfolds; both parts are Markdown that is safe already."""
+    """A collapsible block; both parts are Markdown that is already safe."""
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 

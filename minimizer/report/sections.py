@@ -1,6 +1,6 @@
-"""What the sections of `report.md` and `issue.md` say. Their order stands in `as_markdown`.
+"""The sections of `report.md` and `issue.md`. Their order is in `as_markdown`.
 
-Everything that came out of the user's script or the compiler is untrusted, and goes through `safe_markdown`.
+Text from the user's script or the compiler is untrusted, and goes through `safe_markdown`.
 """
 
 from __future__ import annotations
@@ -40,21 +40,22 @@ STAGES = {
     Stage.INDUCTOR: "Inductor", Stage.CUDAGRAPHS: "CUDA graphs", Stage.CUSTOM_BACKEND: "a custom backend",
 }  # fmt: skip
 WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n(?:  .*\n)?", re.MULTILINE)
-"""What Python prints of a warning, with the line of source below it; a machine without numpy has one to start with."""
+"""Matches Python's output for a warning, with the source line below it; a machine without numpy has one at the start.
+"""
 NO_GPU = re.compile(r"\bNo CUDA runtime is found, using CUDA_HOME=")
-"""What torch logs on every machine with a CUDA toolkit and no GPU, whatever the script does."""
+"""Matches torch's log message on every machine with a CUDA toolkit and no GPU, whatever the script does."""
 ENVIRONMENT = (
     "torch", "device", "python", "platform", "os", "cpu", "gpu", "cuda", "cudnn", "rocm", "triton", "compiler", "gcc", "driver",
     "glibc", "threads", "numpy", "git_version",
 )  # fmt: skip
-"""What of the environment is shown. Nothing else is, so that no variable's value can slip in."""
+"""The environment facts shown. No others, so that no variable's value can slip in."""
 MAX_MESSAGE_LINES = 30
 MAX_STACK_LINES = 80
 """They come shortened, unless the child was hostile."""
 
 
 def is_in_dispute(report: Report) -> bool:
-    """Whether nothing but the script's own check says that there is a failure, and no repro shows it."""
+    """Whether only the script's own check claims a failure, and no repro shows it."""
     return report.reason is Reason.DISPUTED and report.reduction is None
 
 
@@ -114,7 +115,7 @@ def reproducer(report: Report, repro: str | None) -> str:
 
 
 def error_logs(report: Report) -> str:
-    """What the script showed, and what the reproducer printed where that is something else."""
+    """The script's error output, and the reproducer's if it differs."""
     failure = report.failure
     if failure is None:
         return _script_error(report.error) if report.error is not None else ""
@@ -130,13 +131,13 @@ def error_logs(report: Report) -> str:
 
 
 def _of_what(failure: Failure) -> str:
-    """Whose words a message is in: a script that is wrong without a word has none."""
+    """The source of a message; a silently wrong script has none."""
     is_ours = failure.kind.is_numeric and failure.exception_type is None and not failure.is_between_graphs
     return "The first difference in what a graph of the script returns" if is_ours else "What the script showed"
 
 
 def printed(report: Report) -> str:
-    """What the reproducer printed; empty where that is the error of the script over again."""
+    """The reproducer's output; empty if it repeats the script's error."""
     if report.verification is None or (report.verification.holds and report.failure and report.failure.traceback):
         return ""
     lines = WARNING.sub("", report.verification.output).splitlines()
@@ -149,7 +150,7 @@ def _script_error(error: ScriptError) -> str:
 
 
 def shown(stack: str, message: str) -> str:
-    """A stack, and below it the message, where the stack does not end with it."""
+    """A stack, followed by the message, unless the stack ends with it."""
     first = next(iter(message.splitlines()), "")
     return stack if stack and first.partition(": ")[2] in stack else "\n\n".join(filter(None, (stack, message)))
 
@@ -168,7 +169,7 @@ def culprits(report: Report) -> str:
 
 
 def _difference(report: Report) -> str:
-    """The largest difference that was measured, and of what; behind it those that are of something else."""
+    """The largest measured difference, with its object; then those of other objects."""
     first, *others = [escape(figure.words) for figure in differences(report)] or [""]
     return f"Largest difference: **{first}**{''.join(f'; {other}' for other in others)}." if first else ""
 
@@ -233,12 +234,12 @@ def ablation(report: Report) -> str:
 
 
 def of_row(row: Row) -> str:
-    """What a row of an ablation is about."""
+    """The subject of an ablation row."""
     return f"{code(row.what)} {escape(row.how)}".rstrip()
 
 
 def ending(row: Row) -> str:
-    """How a row of an ablation ended, with the error that it raised where the script does not."""
+    """The outcome of an ablation row, with its error if that differs from the script's."""
     return f"{escape(row.outcome)}{f': {code(row.raised)}' if row.raised else ''}"
 
 
@@ -352,7 +353,7 @@ def _blamed(report: Report) -> str:
 
 
 def _unknown(report: Report) -> str:
-    """The word for what a report of a fault should have and has not; a finding has remedies instead."""
+    """The word for a missing part in a report of a fault; a finding has remedies instead."""
     return "unknown" if report.failure is not None and not report.failure.kind.is_finding else ""
 
 

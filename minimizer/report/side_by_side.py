@@ -1,4 +1,4 @@
-"""A fault between graphs as a reader sees it: both runs side by side, up to where they part."""
+"""A readable fault between graphs: both runs side by side, up to where they part."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ MOST_LINES = 60
 OUTERMOST, ENTRANCE, INNERMOST = 5, 3, 14
 """Frames that are kept: the script's first ones, those before the compiler is entered, and the last ones, which raised."""
 MOST_SAID = 14
-"""Lines that are kept of what is said behind the frames."""
+"""Most lines kept of the text after the frames."""
 INNERMOST_FIRST = "most recent call first"
 """How ``faulthandler`` announces the order in which it writes frames; tracebacks have the other one."""
 _FRAME = re.compile(r'  File "([^"]*)"')
@@ -21,12 +21,12 @@ _COMPILER = re.compile(r"torch/(_dynamo|_inductor|_functorch)/")
 
 
 def shortened(text: str) -> str:
-    """A traceback, or the stacks of threads, in about `MOST_LINES` lines; where frames are left out, a line says how many."""
+    """A traceback, or the stacks of threads, in about `MOST_LINES` lines; a line states the number of dropped frames."""
     text = text.strip("\n")
     if text.count("\n") < MOST_LINES:
         return text
     head, *threads = _THREAD.split(text)
-    if threads and not _FRAME.search(head):  # it says what happened; the thread in which it did comes first
+    if threads and not _FRAME.search(head):  # the header says what happened; the affected thread comes first
         head += threads.pop(0)
     shown = _short(head.rstrip("\n").splitlines())
     others = "".join(threads).splitlines()

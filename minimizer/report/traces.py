@@ -1,4 +1,6 @@
-"""Where to look on: logs by topic, the structured trace and its pages, and which of them first, by what the report has found."""
+"""Where to look further: logs by topic, the structured trace and its pages, and what to read first, according to the
+report.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ OF_FINDINGS: Mapping[FindingKind, tuple[str, ...]] = {
     "memory": ("aot_joint_graph", "aot_graphs"),
     "bias": ("post_grad_graphs", "output_code"),
 }
-"""Topics of ``TORCH_LOGS`` that tell more of a finding, the most telling first; of the others no log tells more."""
+"""Topics of ``TORCH_LOGS`` for a finding, the most useful first; other findings have no useful log."""
 NOUNS: Mapping[FindingKind, str] = {
     "recompiles": "what is compiled again",
     "graph_breaks": "the graph break",
@@ -33,7 +35,7 @@ NOUNS: Mapping[FindingKind, str] = {
     "memory": "what the graph keeps for its backward",
     "bias": "the operator that is off to one side",
 }
-"""What a log is read for, by the kind of the finding."""
+"""The subject of interest in a log, by the kind of finding."""
 OF_STAGES: Mapping[Stage, tuple[str, ...]] = {
     Stage.DYNAMO: ("graph_code", "graph_breaks", "bytecode"),
     Stage.AOT_AUTOGRAD: ("aot_joint_graph", "aot_graphs"),
@@ -42,18 +44,20 @@ OF_STAGES: Mapping[Stage, tuple[str, ...]] = {
     Stage.CUDAGRAPHS: ("cudagraphs",),
     Stage.CUSTOM_BACKEND: ("graph_code",),
 }
-"""The same of a failure, by its stage: what goes into it, then what comes out."""
+"""The same for a failure, by its stage: the stage's input, then its output."""
 
 
 def topics(report: Report) -> Sequence[str]:
-    """The topics of ``TORCH_LOGS`` to begin with: those of the failure, else of the costliest finding that has some; empty without either."""
+    """The topics of ``TORCH_LOGS`` to begin with: those of the failure, else of the costliest finding with any; else
+    empty.
+    """
     if report.failure is not None and _fails(report):
         return OF_STAGES.get(report.failure.stage, ())
     return next((OF_FINDINGS[one.kind] for one in report.findings if one.kind in OF_FINDINGS), ())
 
 
 def look_first(report: Report) -> str:
-    """What to look at first, as a sentence; empty where nothing was found that a log or a trace would tell more of."""
+    """What to look at first, as a sentence; empty if no log or trace would help."""
     chosen = topics(report)
     if not chosen:
         return ""
@@ -68,7 +72,7 @@ def look_first(report: Report) -> str:
 
 
 def section(report: Report, script: str) -> str:
-    """The section of `report.md`; empty where there is nothing to look at."""
+    """The section of `report.md`; empty without anything to look at."""
     subject = "repro.py" if _fails(report) and _has_repro(report) else script
     chosen = topics(report)
     command = block(f"TORCH_LOGS={','.join(chosen)} python {shlex.quote(subject)}", "sh") if chosen else ""

@@ -14,10 +14,10 @@ from minimizer.report.examined import Version
 
 @dataclass(frozen=True)
 class Span:
-    """Torch versions between which a failure came and went; None where the table does not reach so far.
+    """Torch versions between which a failure appeared and disappeared; None beyond the table's range.
 
-    The first version that fails is one of ``first_bad`` and ``since``: the latter where no good one was tried below, so that
-    nobody knows whether it is the first. ``disagree`` is a version of which some builds fail and others do not.
+    The first failing version is one of ``first_bad`` and ``since``: the latter if no lower good version was tried, so
+    that it may not be the first. ``disagree`` is a version of which some builds fail and others do not.
     """
 
     last_good: str | None = None
@@ -51,10 +51,11 @@ class _Build:
 
 
 def span(versions: Sequence[Version]) -> Span:
-    """The first failing version, the one that passed last before it, and the first that passes after the last failing one.
+    """The first failing version, the last passing one before it, and the first passing one after the last failing one.
 
-    Versions that cannot run say nothing. Equal ones stand in the order of the table. What follows a ``+`` names a build (``cpu``, ``cu130``) and no later release: builds
-    of one release have no first and last. Where they disagree, only the same build of another release is good beside a bad one.
+    Versions that cannot run are ignored. Equal versions keep the table's order. The part after a ``+`` names a build
+    (``cpu``, ``cu130``) and no later release: builds of one release have no order. If they disagree, only the same
+    build of another release is a good neighbour of a bad one.
     """
     releases = _releases(versions)
     failing = [index for index, builds in enumerate(releases) if any(build.fails for build in builds)]
@@ -107,6 +108,6 @@ def _number(text: str) -> Number | None:
 
 
 def _named(version: Version, versions: Sequence[Version]) -> str:
-    """The version, and the interpreter where several have the same."""
+    """The version, and the interpreter if several have the same."""
     is_unique = sum(other.torch == version.torch for other in versions) == 1
     return version.torch if is_unique else f"{version.torch} ({version.name})"

@@ -13,13 +13,13 @@ class Words:
     """The words for one kind of failure, none with a full stop."""
 
     heading: str
-    """A sentence by itself."""
+    """A standalone sentence."""
     does: str
-    """What an operator does under torch.compile, in the style of titles in PyTorch's tracker."""
+    """The fault of an operator under torch.compile, in the style of titles in PyTorch's tracker."""
     does_for: str
-    """What torch.compile does for ``{what}``: a predicate with the culprit as its object."""
+    """The fault of torch.compile with ``{what}``: a predicate with the culprit as its object."""
     searched: str
-    """A word that titles of such issues have."""
+    """A typical word in titles of such issues."""
 
 
 WORDS = {
