@@ -1,4 +1,4 @@
-"""What Alembic runs around the migrations."""
+"""Alembic's environment for the migrations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minimizer.store.tables.models import Base
 
 
 def _render_item(kind: str, item: Any, _context: object) -> str | Literal[False]:
-    # A migration must not change its meaning when a type of ours does: write down the plain type behind it.
+    # A migration must not change its meaning when one of our types does: write down the underlying plain type.
     if kind == "type" and isinstance(item, TypeDecorator):
         return f"sa.{item.impl!r}"
     return False

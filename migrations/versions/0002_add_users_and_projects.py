@@ -188,7 +188,7 @@ def _move_jobs_to_a_project() -> None:
 
 
 def _jobs() -> AbstractContextManager[BatchOperations]:
-    # SQLite changes a table by copying it, and what is given here the copy would lose.
+    # SQLite changes a table by copying it, and the copy would lose the definitions here.
     check = sa.CheckConstraint(_STATUSES, name=op.f("ck_jobs_status"))
     return op.batch_alter_table("jobs", table_args=(check,), table_kwargs={"sqlite_autoincrement": True})
 
