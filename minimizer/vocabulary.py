@@ -108,10 +108,10 @@ class Reason(StrEnum):
 
 
 class Step(StrEnum):
-    """The steps of a job, in their order, which is defined only here.
+    """The steps of a job, in the order in which it takes them: the one place where that order stands.
 
-    The engine, the ``timings`` of a report, the terminal, the page of a job and the documents follow it. A step may be
-    repeated: a flaky failure is reduced twice, a repro that does not fail in clean processes is rewritten.
+    The engine, the ``timings`` of a report, the terminal, the page of a job and the documents follow it. A step may be taken again:
+    a flaky failure is reduced twice, a repro that does not hold is written anew.
     """
 
     label: str
