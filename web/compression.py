@@ -1,6 +1,7 @@
-"""Compresses the files that pages are made of: styles, scripts and the API explorer, which is two megabytes without.
+"""Compresses the static files of pages: styles, scripts and the API explorer, which is two megabytes without.
 
-Only what is the same for everybody and holds no secret: what a stranger can put into a page beside one could be told from its size.
+Only files that are equal for everybody and hold no secret: the size of a page with attacker-controlled text would leak
+secrets.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from flask import Flask, Response, request
 
 ENDPOINTS = ("static", "documentation.swagger_file")
 LEAST_BYTES = 1400
-"""What fits into one packet gets there no sooner for being smaller."""
+"""A file that fits into one packet arrives no sooner if it is smaller."""
 KEPT = 64
 """Files; there are about thirty."""
 

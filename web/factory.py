@@ -31,7 +31,7 @@ from web.service import Service
 from web.service.doorbell import Doorbell, celery_doorbell
 from web.workers import worker_pages
 
-# What surrounds a script in a request: multipart boundaries, options, and the escapes of JSON.
+# Overhead around a script in a request: multipart boundaries, options, and JSON escapes.
 _ENVELOPE_BYTES = 256 << 10
 _JSON_EXPANSION = 3
 
@@ -45,7 +45,7 @@ class _Json(DefaultJSONProvider):
 
     def loads(self, s: str | bytes, **kwargs: Any) -> Any:
         if not s.strip():
-            return None  # nothing was sent; whether that will do is for the model to say
+            return None  # an empty body; the model decides whether that is valid
         try:
             return super().loads(s, parse_float=_number, **kwargs)
         except RecursionError:
@@ -56,20 +56,20 @@ class _Json(DefaultJSONProvider):
 
 
 def _number(text: str) -> float:
-    """A number of JSON, which does not tell 60.0 from 60: to a schema either is an integer."""
+    """A JSON number, where 60.0 equals 60: both are integers to a schema."""
     number = float(text)
     return int(number) if number.is_integer() else number
 
 
 def create_app(settings: Settings, store: Store | None = None, ring: Doorbell | None = None) -> OpenAPI:
-    """A WSGI application on a store whose tables exist.
+    """A WSGI application on a store with existing tables.
 
     Args:
-        store: opened from the settings by default.
-        ring: tells the workers of a new job; by default over the configured broker.
+        store: by default opened from the settings.
+        ring: notifies the workers of a new job; by default through the configured broker.
 
     Raises:
-        UserError: the settings would make it reachable from other machines, or ask for half a single sign-on.
+        UserError: the settings would make it reachable from other machines, or configure single sign-on incompletely.
     """
     security.check_listen_address(settings)
     app = OpenAPI(

@@ -231,7 +231,7 @@ def change(signature: str) -> BaseResponse:
 
 
 def _among(project: str | None) -> Projects:
-    """Where a failure is looked for: in the project that is named, else in all that are open to whoever asks."""
+    """Where to look for a failure: in the named project, else in all accessible ones."""
     who = identity()
     if project is None:
         return who.projects
@@ -239,7 +239,7 @@ def _among(project: str | None) -> Projects:
 
 
 def _changed(group: FailureGroup) -> dict[str, str]:
-    """What of the posted form differs from what is known; a note that two groups had may be longer than one that is written."""
+    """The changed fields of the posted form; a note merged from two groups may exceed the limit for a new one."""
     # Browsers send line breaks of a text area as CRLF.
     posted = {name: request.form.get(name, "").replace("\r\n", "\n") for name in DescribeBody.model_fields}
     return {name: value for name, value in posted.items() if value != (getattr(group, name) or "")}
@@ -264,7 +264,7 @@ def _retest(signature: str, toolchain: str | None, projects: Projects) -> Job:
 
 
 def _check_size(packed: bytes, job: Job) -> None:
-    """What a job may leave is more than what one may begin with, and its worker would not get far."""
+    """Refuse an archive larger than the limit of a submission: a job may leave more than one may begin with."""
     try:
         with archive.unpacked(packed):
             pass

@@ -1,4 +1,4 @@
-"""What a client asks for in an address or a header, read so that no text of his or hers does harm."""
+"""Filters in a client's address or headers, parsed so that no text can do harm."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Word = TypeVar("Word", bound=StrEnum)
 
 
 def one_of(words: type[Word], name: str) -> Word | None:
-    """The filter of this name, or ``None`` if it is no word of ours: an old bookmark still opens the list."""
+    """The filter of this name, or ``None`` for an unknown value: an old bookmark still opens the list."""
     value = request.args.get(name)
     return words(value) if value in list(words) else None
 
 
 def number(digits: str) -> int | None:
-    """The number that is written there, or ``None``. No line or event has one of more digits, and Python gives up at 4,300."""
+    """The number in the text, or ``None``. No line or event number has more digits, and Python refuses more than 4,300."""
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS else None
 
 
 def text() -> str:
-    """What is searched for."""
+    """The search text."""
     return (request.args.get("q") or "").strip()[:_MAX_TEXT]

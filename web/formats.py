@@ -1,4 +1,4 @@
-"""Formats of texts in the OpenAPI document, for what no pattern can say. Whoever makes requests from the document has to know them."""
+"""Formats of texts in the OpenAPI document that no pattern can express. Clients generated from it have to know them."""
 
 from __future__ import annotations
 

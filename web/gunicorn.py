@@ -19,7 +19,7 @@ from web.server.front import Front
 
 
 class FrontWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
-    """A process that serves until gunicorn says stop."""
+    """A process that serves until gunicorn stops it."""
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
@@ -49,7 +49,7 @@ class ServiceLog(Logger):  # type: ignore[misc]
 
 worker_class = FrontWorker
 logger_class = ServiceLog
-# One process, or each would have its own count of who asks too often where there is no Redis.
+# One process, since without Redis each would have its own rate limits.
 workers = 1
 threads = settings_from_environment().web_threads
 timeout = 120

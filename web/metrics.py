@@ -1,4 +1,4 @@
-"""Prometheus metrics: counted here for requests, read from the store for jobs, so that every process tells the same."""
+"""Prometheus metrics: counted here for requests, read from the store for jobs, so that every process reports the same."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Metrics:
         def count(response: Response) -> Response:
             # By endpoint, never by path: ids in labels would make a new series per job.
             endpoint = request.endpoint or "unknown"
-            # Nor by whatever somebody calls a method.
+            # Nor by an arbitrary method name.
             method = request.method if request.method in _METHODS else "other"
             self.requests.labels(endpoint, method, response.status_code).inc()
             if "started" in g:

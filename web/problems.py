@@ -96,17 +96,17 @@ def _is_full(error: DBAPIError) -> bool:
 
 
 def invalid_request(error: ValidationError) -> Response:
-    """What flask-openapi answers when a path, query, header or body does not fit its model."""
+    """flask-openapi's answer if a path, query, header or body does not fit its model."""
     return respond(Problem(422, "invalid-parameter", explain(error)))
 
 
 def explain(error: ValidationError) -> str:
-    """What is wrong with a request, in the words of its fields and not of our classes."""
+    """The error of a request, in terms of its fields and not of our classes."""
     return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {_fault(e)}" for e in error.errors())
 
 
 def not_json(error: ValueError) -> Problem:
-    """What to answer when a body cannot be read as JSON."""
+    """The answer to a body that is not JSON."""
     match error:
         case JSONDecodeError():
             said = f" (line {error.lineno}, column {error.colno}): {error.msg}"
@@ -134,7 +134,7 @@ def install(app: Flask) -> None:
     @app.errorhandler(HTTPException)
     def on_http_error(error: HTTPException) -> Response | HTTPException:
         if isinstance(error, InternalServerError) and isinstance(error.original_exception, Exception):
-            return on_error(error.original_exception)  # raised behind the view, where Flask wraps it
+            return on_error(error.original_exception)  # raised after the view, where Flask wraps it
         status = error.code
         if status is None or status < 400:  # a redirect, or a response that was aborted with
             return error
@@ -176,7 +176,7 @@ def respond(problem: Problem) -> Response:
 
 
 def wants_page() -> bool:
-    """Whether a person is looking: the path is not the API's, and HTML is what the client likes best."""
+    """Whether a person is looking: the path is not the API's, and HTML is the client's preferred type."""
     if request.path.startswith("/api/"):
         return False
     accept = request.accept_mimetypes

@@ -70,11 +70,11 @@ _NULLABLE = _of_types("null")
 
 
 def check(script: bytes, filename: str | None, options: Options, settings: Settings, priority: int = 0) -> Submission:
-    """Accept a job, or say what is wrong with it. Of a notebook the script that its cells make is accepted.
+    """Accept a job, or raise what is wrong with it. A notebook is accepted as the script made from its cells.
 
     Raises:
-        InvalidScript: empty, not text, not Python, or more than is parsed.
-        Busy: too many long scripts are looked at.
+        InvalidScript: empty, not text, not Python, or too expensive to parse.
+        Busy: too many long scripts are being parsed.
         InvalidOption: a toolchain that is not configured.
         Problem: too large (413).
     """
@@ -99,11 +99,11 @@ def check(script: bytes, filename: str | None, options: Options, settings: Setti
 def check_archive(
     archive: bytes, main: str | None, options: Options, settings: Settings, priority: int = 0
 ) -> Submission:
-    """Accept a zip file with a script and what it needs, or say what is wrong with it.
+    """Accept a zip file with a script and its files, or raise what is wrong with it.
 
     Raises:
-        InvalidScript: no zip file, one that cannot be unpacked without harm, or without a script that is Python.
-        Busy: too many archives or long scripts are looked at.
+        InvalidScript: no zip file, one that cannot be unpacked safely, or without a script that is Python.
+        Busy: too many archives or long scripts are being parsed.
         InvalidOption: a toolchain that is not configured.
         Problem: too large (413).
     """
@@ -143,7 +143,7 @@ def from_upload(
 
 
 def handling_of(raw: Mapping[str, object]) -> Handling:
-    """Check what is to be done with a job.
+    """Check the handling of a job.
 
     Raises:
         InvalidOption: a value is out of range.
@@ -168,7 +168,7 @@ def _only(files: MultiDict[str, FileStorage], field: str) -> FileStorage | None:
 
 
 def _value(name: str, text: str) -> object:
-    """What a field of a multipart request stands for: numbers, truth values and null as JSON writes them, or Python."""
+    """The value of a field of a multipart request: numbers, booleans and null in JSON's or Python's form."""
     if name in _NULLABLE and text in ("null", "None"):
         return None
     if name not in _LITERALS:
@@ -176,7 +176,7 @@ def _value(name: str, text: str) -> object:
     try:
         return json.loads(text.lower() if text in ("True", "False") else text)  # clients are generated that write those
     except (ValueError, RecursionError):
-        return text  # and refused for what it is
+        return text  # and refused as such
 
 
 def _check_toolchain(options: Options, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Who works, and what waits for whom: the page of the workers, and the queues as REST and metrics show them."""
+"""Workers and queues: the page of the workers, and the queues as shown by REST and metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ worker_pages = Blueprint("worker_pages", __name__)
 
 @dataclass(frozen=True)
 class Queue:
-    """The jobs that wait for the same device and interpreter; ``None`` where any worker will do."""
+    """The jobs that wait for the same device and interpreter; ``None`` if any worker will do."""
 
     device: str | None
     toolchain: str | None

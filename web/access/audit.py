@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 
 
 def made(*names: str) -> None:
-    """Say what a request has made, where neither its own address nor the one it leads to does."""
+    """Record what a request has created, if neither its own address nor its redirect shows it."""
     g.made = names
 
 
 def install(app: Flask, store: Store) -> None:
-    """Keep an audit log of what is done by way of ``app``."""
+    """Keep an audit log of the actions through ``app``."""
 
     @app.after_request
     def remember(response: Response) -> Response:
@@ -34,7 +34,7 @@ def install(app: Flask, store: Store) -> None:
 
 
 def _record(store: Store, entries: list[tuple[str, str, str, str]]) -> None:
-    """Add entries; those that cannot be stored are logged, since the change is made, and the answer has to say so."""
+    """Add entries; those that cannot be stored are logged, since the change is made, and the answer has to confirm it."""
     for number, entry in enumerate(entries):
         try:
             store.audit.record(*entry)

@@ -1,8 +1,8 @@
-"""How often one may ask: a moving window of a minute for each user, and a narrow one for strangers who try keys.
+"""Rate limits: a moving window of a minute for each user, and a narrow one for strangers who guess keys.
 
-A user makes as many tokens as he or she likes, so these count together. Strangers are counted by address. Of a user whose
-password is tried too often, wherever from, every address may try one a minute: that slows all guessing down, and locks
-nobody out who comes from elsewhere and knows it.
+A user can create any number of tokens, so these count together. Strangers are counted by address. If a user's password
+is tried too often, from any addresses, each address may try one a minute: that slows all guessing down, and locks out
+nobody who knows it from elsewhere.
 
 With Redis as the broker all web processes count together, else each for itself.
 """
@@ -32,7 +32,7 @@ _TOO_MANY_FOR_USER = "Too many attempts without the right password for this user
 _REDIS_SECONDS = 1.0
 """For which a request waits for Redis."""
 _ALONE_SECONDS = 10.0
-"""For which Redis is not asked again after it has not answered: every request would wait for it."""
+"""Seconds without using Redis after it did not answer: otherwise every request would wait for it."""
 
 Question = Callable[[MovingWindowRateLimiter, RateLimitItemPerMinute, str], bool]
 _TEST: Question = MovingWindowRateLimiter.test
@@ -55,21 +55,21 @@ class Limits:
         self._slowly = RateLimitItemPerMinute(1)
 
     def count(self, who: str) -> None:
-        """Count a request of somebody we know.
+        """Count a request of a known user.
 
         Raises:
-            Problem: 429, this user asks too often.
+            Problem: 429, this user sends too many requests.
         """
         self._require(_HIT, self._known, f"known/{who}", "This user has asked too often.")
 
     def refuse_guessing(self, address: str, user: str = "") -> None:
-        """Make sure that one more key may be tried; called before it is looked at, so that a right guess comes too late.
+        """Make sure that one more key may be tried; called before it is checked, so that a right guess comes too late.
 
         Args:
             user: whose password it is, if it is one.
 
         Raises:
-            Problem: 429, as many wrong ones as may be came from this address, or from it for a user whom many try.
+            Problem: 429, the limit of wrong ones from this address is reached, or that for a user whom many try.
         """
         place = _place(address)
         self._require(_TEST, self._stranger, f"stranger/{place}", _TOO_MANY)
@@ -77,10 +77,10 @@ class Limits:
             self._require(_TEST, self._slowly, f"guessed/{user}/{place}", _TOO_MANY_FOR_USER)
 
     def count_stranger(self, address: str, user: str = "") -> None:
-        """Count a request with a key that opens nothing.
+        """Count a request with an invalid key.
 
         Raises:
-            Problem: 429, somebody tries keys from this address.
+            Problem: 429, somebody guesses keys from this address.
         """
         place = _place(address)
         if user:
@@ -99,7 +99,7 @@ class Limits:
         try:
             return _wait(limiter, question, item, key)
         except Exception:
-            # Redis is away. Counting alone is better than either refusing everybody or counting nobody.
+            # Redis is unavailable. Counting per process is better than either refusing or accepting everybody.
             log.warning("the shared request counter cannot be reached", exc_info=True)
             self._alone_until = time.monotonic() + _ALONE_SECONDS
             return _wait(self._own, question, item, key)

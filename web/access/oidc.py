@@ -1,7 +1,7 @@
-"""Single sign-on: a browser is sent to an OpenID provider, and comes back as somebody whom it vouches for.
+"""Single sign-on: redirects a browser to an OpenID provider, which vouches for its user on return.
 
-Who that is here, and may do what, is the business of the store as with every sign-in. Flask's session holds nothing but
-the sign-in under way, and is sent to these two addresses only.
+Which user that is here, with which rights, is decided by the store as for every sign-in. Flask's session holds only the
+sign-in in progress, and is sent to these two addresses only.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ log = logging.getLogger(__name__)
 _PATH = "/login/oidc"
 # Time for a second factor and a forgotten password.
 _UNDER_WAY_SECONDS = 900
-# It travels in a cookie, and a browser forgets those of more than 4 KiB.
+# Stored in a cookie, and browsers drop those of more than 4 KiB.
 _MAX_PATH = 1000
 
 oidc_pages = Blueprint("oidc", __name__, url_prefix=_PATH)
 
 
 class _UnderWay(SecureCookieSessionInterface):
-    """Flask's session, marked as secure exactly where the request was."""
+    """Flask's session, marked as secure exactly if the request was."""
 
     def get_cookie_secure(self, app: Flask) -> bool:
         return request.is_secure
 
 
 def install(app: Flask, settings: Settings) -> None:
-    """Offer single sign-on where access control is on and a provider is set.
+    """Offer single sign-on if access control is on and a provider is set.
 
     Raises:
-        UserError: something is missing for it.
+        UserError: a requirement is missing.
     """
     secret = settings.oidc_client_secret.get_secret_value() if settings.oidc_client_secret else ""
     parts = {
@@ -109,7 +109,7 @@ def callback() -> BaseResponse | tuple[str, int]:
     kept = session.pop("under_way", {})  # it counts once, however it ends
     following = kept.get("next", url_for("pages.index"))
     try:
-        limits().refuse_guessing(request.remote_addr or "")  # before the provider is asked in our name
+        limits().refuse_guessing(request.remote_addr or "")  # before a request to the provider in our name
         user = _user(_name(_claims(kept)))
     except Problem as problem:
         return turn_away(problem.detail, problem.status, following, by="oidc")
@@ -117,7 +117,7 @@ def callback() -> BaseResponse | tuple[str, int]:
 
 
 def _is_safe(issuer: str) -> bool:
-    """Whether nobody but the provider can answer under this address."""
+    """Whether only the provider can answer at this address."""
     try:
         parts = urlsplit(issuer)
     except ValueError:
@@ -127,7 +127,7 @@ def _is_safe(issuer: str) -> bool:
 
 
 def _claims(kept: Mapping[str, str]) -> Mapping[str, Any]:
-    """What the provider says of the browser that has come back."""
+    """The provider's claims about the browser that has returned."""
     state = request.args.get("state", "")
     if not kept or not hmac.compare_digest(state.encode(), kept["state"].encode()):
         raise Problem(401, "sign-in", "This sign-in was not begun in this browser, or a while ago. Begin again.")
@@ -141,9 +141,9 @@ def _claims(kept: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _name(claims: Mapping[str, Any]) -> str:
-    """The name that somebody has here.
+    """The user name here.
 
-    An email address is one whatever its case. Other claims count as they are: two people may differ by case there.
+    Email addresses are case-insensitive. Other claims count unchanged: two people may differ by case there.
     """
     claim = service().settings.oidc_claim
     name = claims.get(claim)
@@ -152,7 +152,7 @@ def _name(claims: Mapping[str, Any]) -> str:
     if claim == "email":
         if claims.get("email_verified") in (False, "false"):
             raise Problem(403, "forbidden", "Your email address is not verified. Verify it at the provider first.")
-        # Beyond ASCII there are letters whose lower case is that of another.
+        # Some letters beyond ASCII have the same lower case as another letter.
         name = name.lower() if name.isascii() else name
     try:
         check_name(name)
@@ -162,7 +162,7 @@ def _name(claims: Mapping[str, Any]) -> str:
 
 
 def _user(name: str) -> User:
-    """The active user of this name, created where the settings say so."""
+    """The active user of this name, created if the settings allow it."""
     here = service()
     try:
         user = here.store.users.get(name)

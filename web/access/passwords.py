@@ -8,12 +8,12 @@ from minimizer.errors import InvalidOption
 from minimizer.store import Store
 
 MIN_LENGTH = 12
-# Of no password: somebody who guesses names must wait as long as somebody who guesses passwords.
+# The hash of no password: guessing names must take as long as guessing passwords.
 _NOBODY = generate_password_hash("")
 
 
 def hash_password(password: str) -> str:
-    """What is stored in place of a password.
+    """The stored form of a password.
 
     Raises:
         InvalidOption: it is too short.

@@ -1,4 +1,4 @@
-"""The OpenID provider: where a browser is sent, and what is said of the one that comes back. Needs the extra ``oidc``."""
+"""The OpenID provider: the redirect, and the claims about the returning browser. Needs the extra ``oidc``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _TIMEOUT_SECONDS = 5
 # Of its addresses and keys. A key it has taken back counts no longer than this.
 _KEPT_SECONDS = 600
-# With a key of its own. "none" signs nothing, and what is signed with a shared secret anybody who knows that can make.
+# Asymmetric only: "none" signs nothing, and a shared secret lets everybody who knows it sign.
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 
 
@@ -34,20 +34,20 @@ class Provider:
         self._known: tuple[float, Any] | None = None
 
     def begin(self, callback: str) -> tuple[str, dict[str, str]]:
-        """The address to send a browser to, and what `finish` needs when it comes to ``callback``; `state` is in both.
+        """The redirect address for a browser, and the data that `finish` needs at ``callback``; both contain `state`.
 
         Raises:
-            Problem: 502, the provider does not answer as it should.
+            Problem: 502, the provider does not answer correctly.
         """
         with self._asked() as client:
             made = client.create_authorization_url(callback)
         return made.pop("url"), {**made, "callback": callback}
 
     def finish(self, code: str, kept: Mapping[str, str]) -> dict[str, Any]:
-        """What the provider says of whoever brought ``code``, after all has been checked that can be.
+        """The provider's claims about the bearer of ``code``, after all possible checks.
 
         Raises:
-            Problem: 401, its word does not count for this sign-in; 502, the provider does not answer as it should.
+            Problem: 401, the claims are invalid for this sign-in; 502, the provider does not answer correctly.
         """
         with self._asked() as client:
             token = client.fetch_access_token(kept["callback"], code=code, code_verifier=kept["code_verifier"])
@@ -65,7 +65,7 @@ class Provider:
         try:
             yield self._client()
         except Exception as error:  # a provider can answer anything, and Authlib then raise anything
-            self._known = None  # what is known of it may be out of date
+            self._known = None  # its cached metadata may be out of date
             if isinstance(error, JoseError) or (isinstance(error, OAuthError) and error.error == "invalid_grant"):
                 log.warning("the word of the OpenID provider does not count: %s", error)
                 raise Problem(
@@ -91,7 +91,7 @@ class Provider:
             },
         )
         found = client.load_server_metadata()
-        # Auth0 and others end their name with a slash; an id token must bear it exactly as it stands here.
+        # Auth0 and others end their name with a slash; an id token must contain it exactly as here.
         if found["issuer"].rstrip("/") != self._issuer:
             raise ValueError(f"it calls itself {found['issuer']!r}: set MINIMIZER_OIDC_ISSUER to that if it is right")
         found["id_token_signing_alg_values_supported"] = _ALGORITHMS

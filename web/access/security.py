@@ -64,11 +64,11 @@ def is_loopback(host: str) -> bool:
 
 
 def check_listen_address(settings: Settings) -> None:
-    """Refuse to listen where strangers could reach a service that asks nobody who they are.
+    """Refuse to listen where strangers could reach a service without access control.
 
     Raises:
-        UserError: the address is not loopback, access control is off, and nothing says that the port is published on
-            loopback only.
+        UserError: the address is not loopback, access control is off, and no setting states that the port is published
+            on loopback only.
     """
     if settings.access == "on" or is_loopback(settings.host) or settings.published_on_loopback:
         return
@@ -97,7 +97,7 @@ def protect(app: Flask, settings: Settings) -> None:
 
 
 def _check_client(request: Request, settings: Settings) -> None:
-    # An empty address is a Unix socket. Whoever starts gunicorn on 0.0.0.0 by hand is stopped here.
+    # An empty address is a Unix socket. Starting gunicorn on 0.0.0.0 by hand is refused here.
     client = request.remote_addr
     if settings.access == "off" and client and not settings.published_on_loopback and not is_loopback(client):
         raise Problem(HTTPStatus.FORBIDDEN, "not-loopback", "This service answers clients on its own machine only.")

@@ -18,7 +18,7 @@ sign_in_pages = Blueprint("sign_in", __name__)
 
 _SESSION_SECONDS = 14 * 86_400
 _NOBODY = "-"
-"""The actor of what nobody has done whom we know; no name of a user."""
+"""The actor of anonymous actions; not a valid user name."""
 # Two slashes are the beginning of a host to a browser, to which a backslash is one, too, and a line break is nothing at all.
 _OWN_PATH = re.compile(r"/(?![/\\])[^\\\x00-\x1f\x7f]*")
 
@@ -56,11 +56,11 @@ def sign_out() -> BaseResponse:
 
 
 def let_in(user: str, following: str, *, by: str, token: str | None = None) -> BaseResponse:
-    """Sign the browser in as an active user who has shown to be one, and go on.
+    """Sign the browser in as a proven active user, and go on.
 
     Args:
         following: a path of ours.
-        by: what was shown, for the audit log.
+        by: the proof, for the audit log.
         token: the session ends with it.
     """
     store = service().store
@@ -78,10 +78,10 @@ def let_in(user: str, following: str, *, by: str, token: str | None = None) -> B
 
 
 def turn_away(error: str, status: int, following: str, *, by: str, name: str = "") -> tuple[str, int]:
-    """The form again, with what was wrong; counted, so that nobody tries for long, and remembered.
+    """The form again, with the error; counted against guessing, and audited.
 
     Args:
-        by: what was shown, for the audit log.
+        by: the proof, for the audit log.
         name: the user whose password was tried.
 
     Raises:
@@ -104,7 +104,7 @@ def limits() -> Limits:
 
 
 def _account(name: str) -> str:
-    """The name as tries are counted under it: what can be nobody's is nothing to count for."""
+    """The name under which tries are counted; invalid names are not counted."""
     try:
         check_name(name)
     except InvalidName:
@@ -113,7 +113,7 @@ def _account(name: str) -> str:
 
 
 def _is_user(name: str) -> bool:
-    """Whether there is such a user. What is typed in the place of a name by mistake is a password, and does not belong into a log."""
+    """Whether the user exists. A password typed into the name field by mistake must not appear in a log."""
     try:
         return service().store.users.get(name).name == name
     except UnknownUser:

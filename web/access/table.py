@@ -1,7 +1,7 @@
-"""Who asks, and may they: looked up once per request, before any view runs.
+"""Authentication and authorization: decided once per request, before any view runs.
 
-What an endpoint needs stands in one table. An endpoint that is missing there is closed, so that a new route is never open
-by accident. A job of somebody else's project looks exactly like one that does not exist.
+One table lists what each endpoint requires. An endpoint missing there is closed, so that a new route is never open by
+accident. A job of somebody else's project looks exactly like one that does not exist.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from web.problems import Problem, wants_page
 COOKIE = "minimizer_session"
 
 LOCAL = Identity("local", Role.ADMIN, Scope.WRITE, None)
-"""Whoever is on this machine, where access control is off."""
+"""The identity of everybody on this machine if access control is off."""
 
 
 class Need(Enum):
-    """What a request must be allowed to."""
+    """The required permission of a request."""
 
     NOTHING = auto()
     """Open to everybody."""
     OPEN_PAGE = auto()
-    """The same, and who has signed in is greeted as on every other page."""
+    """The same, but a signed-in user is greeted as on every other page."""
     SIGNED_IN = auto()
     """Reading what does not belong to a project."""
     READ = auto()
@@ -116,7 +116,7 @@ NEEDS: dict[str, Need] = {
 
 
 def install(app: Flask, settings: Settings, store: Store) -> None:
-    """Make ``app`` ask who is there. Without access control that is `LOCAL`, whoever it is."""
+    """Make ``app`` authenticate requests. Without access control everybody is `LOCAL`."""
     limits = Limits(settings)
     app.extensions["minimizer.limits"] = limits
     app.jinja_env.globals.update(identity=identity, access_is_on=settings.access == "on")
@@ -152,7 +152,7 @@ def install(app: Flask, settings: Settings, store: Store) -> None:
 
     @app.after_request
     def keep_private(response: Response) -> Response:
-        # What one user is shown must come out of no cache for another.
+        # A cache must not show one user's page to another.
         if settings.access == "on" and g.get("identity") is not None:
             response.headers["Vary"] = "Authorization, Cookie"
             if "Cache-Control" not in response.headers:
@@ -188,10 +188,10 @@ def submitter(settings: Settings) -> Submitter:
 
 
 def home(project: str | None) -> str:
-    """The project that a new job goes to: the one that is asked for, else the only one there is, else the default.
+    """The project of a new job: the requested one, else the only one, else the default.
 
     Raises:
-        UnknownProject: it is not open to whoever asks.
+        UnknownProject: the requester has no access to it.
         Problem: there are several, and none was named.
     """
     who = identity()
@@ -216,7 +216,7 @@ def _key(store: Store) -> Callable[[], Identity | None]:
     cookie = request.cookies.get(COOKIE)
     if not cookie:
         return lambda: None
-    # A browser says where a write comes from; a request with a cookie that does not say is not from our pages.
+    # A browser names the origin of a write; a request with a cookie and without an origin is not from our pages.
     if request.method not in SAFE_METHODS and not {"Origin", "Sec-Fetch-Site"} & set(request.headers.keys()):
         raise Problem(403, "cross-origin", "A request that writes and has a cookie must say its Origin; use a token.")
     return partial(store.sessions.identify, cookie)

@@ -158,7 +158,7 @@ def list_audit(query: AuditQuery) -> dict[str, Any]:
 
 
 def require_users() -> None:
-    """Refuse what makes sense only where somebody can sign in.
+    """Refuse operations that make sense only with user accounts.
 
     Raises:
         Problem: there are no users to have tokens.

@@ -16,7 +16,7 @@ def problem_response(description: str) -> dict[str, Any]:
 
 
 def operation_id(*, name: str, path: str, method: str) -> str:
-    """What an operation is called: as the function that answers it, by which a generated client calls it too."""
+    """The name of an operation: that of its function, which a generated client uses too."""
     return name
 
 
@@ -30,7 +30,7 @@ UNKNOWN: ResponseDict = {404: problem_response("There is no such job, or it is i
 NO_PROJECT = problem_response("There is no such project, or it is not open to you.")
 
 BROKEN: ResponseDict = {400: problem_response("The body is not JSON.")}
-"""What an operation that takes a body may answer."""
+"""The answers of operations that take a body."""
 
 COMMON: ResponseDict = {
     401: problem_response("Access control is on, and no key was sent that counts."),
@@ -39,7 +39,7 @@ COMMON: ResponseDict = {
     429: problem_response("Too many requests, or too many open jobs; Retry-After says when to come back."),
     503: problem_response("The database does not answer at the moment."),
 }
-"""What every operation may answer."""
+"""The common answers of all operations."""
 
 SECURITY: list[dict[str, list[str]]] = [{"token": []}, {}]
-"""A token, or nothing where access control is off."""
+"""A token, or nothing if access control is off."""

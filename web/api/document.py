@@ -1,6 +1,6 @@
-"""The OpenAPI document as it is served: what flask-openapi makes of the views, completed so that a generator makes a usable client of it.
+"""The served OpenAPI document: flask-openapi's result, completed so that a generator makes a usable client of it.
 
-Every schema is there once, under its name; every answer says which headers it has; an operation is called as its function is.
+Every schema appears once, under its name; every answer lists its headers; an operation has the name of its function.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HEADERS: Mapping[str, tuple[str, Json]] = {
     "WWW-Authenticate": ("How to show a key.", {"type": "string"}),
 }
 OF_STATUS = {"401": ["WWW-Authenticate"], "409": ["Retry-After"], "429": ["Retry-After"], "503": ["Retry-After"]}
-"""Headers of problems, whatever the operation; all but the first come only where asking again helps."""
+"""Headers of problems, whatever the operation; all except the first only where a retry helps."""
 OF_OPERATION = {
     ("submit_job", "200"): ["Location"],
     ("submit_job", "202"): ["Location", "Retry-After"],
@@ -55,7 +55,7 @@ ASKED_WITH = {
 
 
 def document(app: OpenAPI, settings: Settings) -> Json:
-    """The whole document; ``settings`` say which interpreters there are to choose from."""
+    """The whole document; ``settings`` contain the available interpreters."""
     made: Json = copy.deepcopy(app.api_doc)
     schemas: Json = made["components"]["schemas"]
     for model in MODELS:
@@ -78,7 +78,7 @@ def _operations(document: Json) -> Iterator[Json]:
 
 
 def _upload() -> Json:
-    """A multipart submission: a file, a field for each option, and what is to be done with it."""
+    """A multipart submission: a file, a field for each option, and the handling of the job."""
     fields: Json = {
         "script": {**_FILE, "contentMediaType": "text/x-python", "description": "The Python script."},
         "archive": {
@@ -99,14 +99,14 @@ def _upload() -> Json:
         "description": "A script or a project as a file.",
         "properties": fields,
         "additionalProperties": False,
-        # One of the two; within allOf, since generators make a type for each of several schemas that stand beside each other.
+        # One of the two; within allOf, since generators create a type for each of several neighbouring schemas.
         "allOf": [{"oneOf": [{"required": ["script"]}, {"required": ["archive"]}]}],
         "dependentRequired": {"main": ["archive"]},
     }
 
 
 def _name_toolchains(properties: Json, names: list[str]) -> None:
-    """Say which interpreters can be asked for: another one is refused."""
+    """List the available interpreters: others are refused."""
     field = properties.get("toolchain")
     if field is not None and "anyOf" in field:
         chosen = [{"type": "string", "enum": names}] if names else []

@@ -1,4 +1,4 @@
-"""The files of a job, raw. They came out of a user's script, so a browser must never take one for a page of ours."""
+"""The files of a job, raw. They stem from a user's script, so a browser must never treat one as a page of ours."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def _artifact(job_id: str, name: str) -> BaseResponse:
     store = service().store
     known = store.results.artifact_info(job_id, name)
     if request.if_none_match.contains(known.sha256):
-        return raw([], known.size, name, etag=known.sha256)  # not to be unpacked for one who has it
+        return raw([], known.size, name, etag=known.sha256)  # a client with a current copy needs no unpacking
     artifact, pieces = store.results.artifact_stream(job_id, name)
     return raw(pieces, artifact.size, artifact.name, etag=artifact.sha256)
 
 
 def raw(pieces: Iterable[bytes], size: int, filename: str, etag: str) -> BaseResponse:
-    """A file that is shown as text or saved, and is nothing else to a browser. How it begins says which."""
+    """A file for display as text or for download, and as nothing else; its first bytes decide which."""
     rest = iter(pieces)
     first = next(rest, b"")
     text = _is_text(first[:_FIRST_BYTES])

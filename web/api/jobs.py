@@ -60,7 +60,7 @@ _KEY_PARAMETER = {
     "schema": {"type": "string", "minLength": 1, "maxLength": MAX_IDEMPOTENCY_KEY},
     "example": "build-1743/model.py",
 }
-# Of one event. `data` is JSON; only what comes from the job itself has an `id`.
+# Schema of one event. `data` is JSON; only events of the job itself have an `id`.
 _EVENT = {
     "type": "object",
     "properties": {name: {"type": "string"} for name in ("event", "data", "id")},
@@ -158,7 +158,7 @@ def get_job(path: JobPath, query: WaitQuery) -> BaseResponse:
     job = here.store.jobs.get(path.job_id)
     if query.wait and not job.status.is_final:
         known = job.version if request.if_none_match.contains_weak(_etag(job.version)) else None
-        # A client that knows an older version is answered at once: what it waits for has happened.
+        # A client with an older version is answered at once: the change it waits for has happened.
         if known is not None or not request.if_none_match:
             job = stream.wait_for_job(here.store, here.watcher, here.polls, job, query.wait, known)
     response = jsonify(_body(job, here.store.results.report(job.id)).model_dump(mode="json", by_alias=True))
@@ -244,7 +244,7 @@ def delete_job(path: JobPath) -> tuple[str, int]:
 
 
 def _body(job: Job, report: Report | None = None) -> JobBody:
-    # Only a job that failed has a group: the others are not asked for, since this answers every poll.
+    # Only a failed job has a group; no query for the others, since this answers every poll.
     groups = service().store.groups.of_jobs([job.id]) if job.failure is not None else {}
     return job_body(job, report, groups.get(job.id))
 

@@ -19,7 +19,7 @@ from web.formats import PYTHON, Cursor, ProjectName
 from web.submission import Handling
 
 _MAX_EVENT = (1 << 31) - 1
-"""What the databases have room for."""
+"""The databases' maximum."""
 UPLOAD = "UploadBody"
 """Name of the schema of multipart submissions, which no model has."""
 OPTION_FAULT = "invalid_option"

@@ -1,6 +1,6 @@
 """Waiting for a job: server-sent events and long polls, both fed by the watcher.
 
-Either holds a thread of the web server, so both are counted; above the limit a client is told when to come back.
+Either occupies a thread of the web server, so both are counted; above the limit a client is told when to retry.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _BATCH = 500
 
 
 def wait_for_job(store: Store, watcher: Watcher, polls: Slots, job: Job, seconds: float, known: int | None) -> Job:
-    """Hold the answer until the job is final or, if the client knows a version of it, until it has changed.
+    """Delay the answer until the job is final or, if the client knows a version of it, until it has changed.
 
-    With every place taken the job is answered as it is: the client polls a little faster, and nobody is refused.
+    If all slots are taken, the job is answered unchanged: the client polls a little faster, and nobody is refused.
     """
     deadline = time.monotonic() + min(seconds, MAX_WAIT)
     if not polls.take():
@@ -50,8 +50,8 @@ def event_stream(
     """A stream of the job's events after a sequence number, ended by ``end`` when the job is final.
 
     Args:
-        who: the user; nobody may take all places.
-        still_sees: whether the job is open to the client even now; asked all along, and when it is not, nothing more comes.
+        who: the user; nobody may take all slots.
+        still_sees: whether the client still has access to the job; checked continuously, and the stream stops when not.
     """
     if not streams.take(who):
         raise Problem(
@@ -95,7 +95,7 @@ def _events(store: Store, watcher: Watcher, job: Job, after: int, still_sees: Ca
     with watcher.watching(job.id):
         while not watcher.closing and still_sees():
             try:
-                # The job before its events: what is final then has no events left to come.
+                # The job before its events: a final job then has no later events.
                 job = store.jobs.get(job.id)
             except UnknownJob:
                 yield _message("end", {"status": "deleted"})
@@ -105,7 +105,7 @@ def _events(store: Store, watcher: Watcher, job: Job, after: int, still_sees: Ca
                 yield _message(row.type, {"time": row.time.timestamp(), **row.data}, row.seq)
                 after = row.seq
             if len(rows) == _BATCH:
-                continue  # a client may take its time over them, so all is asked anew
+                continue  # a client may read them slowly, so everything is read anew
             state = (job.status.value, job.step)
             if state != told:
                 told = state

@@ -8,7 +8,7 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class Example:
-    """A script under a name, with what a person should expect of it."""
+    """A named script, with the expected result."""
 
     name: str
     title: str

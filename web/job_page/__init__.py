@@ -1,1 +1,1 @@
-"""What the page of a job consists of: its story, its verdict, its diagnosis, and the charts."""
+"""The parts of a job's page: its story, its verdict, its diagnosis, and the charts."""

@@ -32,7 +32,7 @@ class RungView:
 
 @dataclass(frozen=True)
 class LayersPicture:
-    """One picture of layers, and the rows behind it."""
+    """One picture of layers, and its rows."""
 
     title: str
     picture: Markup
@@ -41,12 +41,12 @@ class LayersPicture:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the report knows beyond culprit and repro."""
+    """The diagnosis in the report, apart from culprit and repro."""
 
     confidence: Confidence
     ladder: list[RungView]
     ablated: list[Row]
-    """What becomes of the failure with something taken out."""
+    """The failure with parts of the compiler taken out."""
     traces: list[tuple[str, str]]
     """Files with traces of the script, and what each is."""
     layers: list[LayersPicture]
@@ -62,7 +62,7 @@ class Diagnosis:
 
 
 def diagnosis(report: Report) -> Diagnosis:
-    """Gather what is shown of a report."""
+    """Gather the shown parts of a report."""
     return Diagnosis(
         confidence=confidence(report),
         ladder=_ladder(report),
@@ -79,13 +79,13 @@ def diagnosis(report: Report) -> Diagnosis:
 
 
 def _graph_tells(report: Report) -> bool:
-    """Whether the picture says where values go wrong; of an error with every node right by itself it says nothing."""
+    """Whether the picture shows where values go wrong; for an error with every node right in isolation it does not."""
     is_numeric = report.failure is None or report.failure.kind.is_numeric
     return is_numeric or any(node.verdict in ("bad", "propagated") for node in report.graph)
 
 
 def drawn(draw: Callable[[], Markup | None]) -> Markup | None:
-    """A picture, or ``None`` where it cannot be drawn: figures come from the script's side, and must not cost the page."""
+    """A picture, or ``None`` if it cannot be drawn: figures come from the script's side, and must not break the page."""
     try:
         return draw()
     except Exception:

@@ -1,4 +1,4 @@
-"""What happened in a job, folded from its events. Each event is read once, however often its page is looked at."""
+"""The story of a job, folded from its events. Each event is read once, however often its page is viewed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Note:
 
 @dataclass
 class Story:
-    """The events of a job so far, as its page tells them."""
+    """The events of a job so far, as shown on its page."""
 
     after: int = 0
     states: dict[str, Literal["working", "done"]] = field(default_factory=dict)

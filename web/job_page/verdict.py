@@ -15,7 +15,7 @@ Tone = Literal["waiting", "working", "found", "well", "unsure", "failed", "stopp
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the banner on top of a job says."""
+    """The content of the banner on top of a job."""
 
     tone: Tone
     label: str
@@ -97,7 +97,7 @@ def tone(status: Status) -> Tone:
 
 
 def kind_tone(kind: Kind) -> Tone:
-    """The colour family of a kind of failure: the process is gone, an error says so, or nothing but the values does."""
+    """The colour family of a kind of failure: a crash or hang, an error, or silently wrong values."""
     return "found" if kind.is_numeric else "failed" if kind in (Kind.CRASH, Kind.HANG) else "unsure"
 
 
@@ -107,7 +107,7 @@ def label(status: Status) -> str:
 
 
 def verdict(job: Job) -> Verdict:
-    """What to tell the person who submitted a job."""
+    """The text for the submitter of a job."""
     title, text = _words(job)
     return Verdict(
         tone(job.status), label(job.status), title, job.summary if job.status.is_final and job.summary else text

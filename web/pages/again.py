@@ -1,4 +1,4 @@
-"""The form for a job that is edited and run again: filled in as the job was, with the files that came beside its script."""
+"""The form to edit a job and run it again: filled in like the job, with the files that came with its script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The submit form: its fields, what they mean, and how what was typed becomes a submission."""
+"""The submit form: its fields, their meaning, and the conversion of input to a submission."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def fields(settings: Settings) -> list[Field]:
 
 @dataclass(frozen=True)
 class Draft:
-    """What stands in the form: nothing a person typed is lost when it cannot be accepted."""
+    """The form's content: no input is lost when it cannot be accepted."""
 
     source: str = ""
     filename: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     project: str = ""
     rival: str = ""
-    """The name of a file that was sent beside a text that somebody has typed."""
+    """The name of an uploaded file that competes with a typed text."""
     main: str = ""
     """Of an archive: which of its files is the script; empty for the default."""
     base: str = ""
@@ -99,7 +99,7 @@ class Draft:
     faults: tuple[str, ...] = ()
     """The options that the error speaks of."""
     is_of_file: bool = False
-    """Whether the error is said beside the chooser of files, and not at the top."""
+    """Whether the error is shown next to the file chooser, and not at the top."""
 
     def value(self, option: Field) -> str:
         return self.values.get(option.name, option.default)
@@ -120,7 +120,7 @@ def read(form: MultiDict[str, str], files: MultiDict[str, FileStorage], settings
     name = (upload.filename if content and upload is not None else None) or ""
     rival = name if content and _is_own(typed) and typed.strip() != content.strip() else ""
     script = content or typed
-    # A browser sends a file no second time, so what is typed is what has to stay.
+    # A browser does not upload a file again, so the typed text has to stay.
     shown = typed if rival else b"" if is_zip(script) else script
     is_kept = rival or is_zip(script)  # the name of a script, which an archive's is not
     filename = form.get("filename", "") if is_kept else name or form.get("filename", "")
@@ -156,7 +156,7 @@ def submission(script: bytes, draft: Draft, settings: Settings) -> Submission:
 
 
 def refused(draft: Draft, detail: str, faults: Sequence[str], settings: Settings) -> Draft:
-    """The draft to show again, with what is wrong with it; options are called as their fields are."""
+    """The draft to show again, with its errors; options have their fields' names."""
     labels = {option.name: option.label for option in fields(settings)}
     for name in faults:
         if name in labels:
@@ -165,7 +165,7 @@ def refused(draft: Draft, detail: str, faults: Sequence[str], settings: Settings
 
 
 def _is_own(typed: bytes) -> bool:
-    """Whether a text is more than an example that nobody has touched."""
+    """Whether a text differs from the untouched example."""
     text = typed.decode(errors="replace").strip()
     return bool(text) and all(text != one.source.strip() for one in EXAMPLES)
 

@@ -21,7 +21,7 @@ def python(source: str, marked: Collection[int] = ()) -> Markup:
 
 
 def numbered(text: str, language: str, marked: Collection[int] = ()) -> Markup:
-    """Highlight ``text``; the lines ``marked`` (from 1) stand out. Line numbers come from a CSS counter."""
+    """Highlight ``text``; the lines ``marked`` (from 1) are emphasised. Line numbers come from a CSS counter."""
     lexer = get_lexer_by_name(language, stripnl=False)
     html = highlight(text[:MAX_CHARS].rstrip("\n"), lexer, HtmlFormatter(nowrap=True))
     # Pygments closes its spans at the end of every line, so that each line can be wrapped.

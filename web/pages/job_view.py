@@ -1,4 +1,4 @@
-"""All that the page of a job shows, gathered from the store and put in the order a reader needs it."""
+"""The content of a job's page, gathered from the store in reading order."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class JobView:
     issue: Issue | None
     """For PyTorch's tracker, once the job has ended with something to file."""
     group: FailureGroup | None
-    """The jobs that failed in the same way, and what is known of it."""
+    """The jobs that failed in the same way, and notes on them."""
     has_worker: bool
-    """Whether somebody is there to take it, should it wait."""
+    """Whether a worker could take it, if it waits."""
 
     @property
     def more_seconds(self) -> int | None:
@@ -73,7 +73,7 @@ class JobView:
 
     @property
     def stop(self) -> str:
-        """What the button says that ends a job."""
+        """The label of the button that ends a job."""
         if self.job.cancel_requested:
             return "Stopping…"
         if not self.job.can_stop:
@@ -93,7 +93,7 @@ class JobView:
 
     @property
     def culprit_lines(self) -> list[int]:
-        """The lines of the user's script that hold a culprit; those of another file of its project are none."""
+        """The lines of the user's script that hold a culprit, without lines of other files of its project."""
         sources = [culprit.source for culprit in self.culprits if culprit.source]
         own = PurePosixPath(self.job.filename).name  # files are named from the script's folder on
         return [source.line for source in sources if not self.job.has_archive or source.file == own]

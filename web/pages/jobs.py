@@ -28,7 +28,7 @@ PAGE_SIZE = 30
 
 @pages.after_request
 def keep_fresh(response: Response) -> Response:
-    # A page shows how things stand now; the browser's "back" must not show how they stood then.
+    # A page shows the present state; the browser's "back" must not show an old one.
     response.headers.setdefault("Cache-Control", "no-store")
     return response
 
@@ -130,7 +130,7 @@ def retry(job_id: str) -> BaseResponse:
         raise Problem(422, "invalid-budget", "A time budget is a number of seconds between 10 and 86400.") from None
     try:
         return _to(service().retry(job_id, asked.budget))
-    except JobActive:  # the page was left open, and somebody else was quicker
+    except JobActive:  # the page was stale, and somebody else was quicker
         return _to(service().store.jobs.get(job_id))
 
 

@@ -24,7 +24,7 @@ START = "index"
 """The page that leads to all others; their order in there is their order in the menu."""
 
 ADDRESS = "http://127.0.0.1:8000"
-"""The service in examples: where it is unless somebody has it elsewhere, and then they have that address."""
+"""The default address of the service in examples, for readers who have not set another."""
 
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _LINK = re.compile(r"^- \[([^]]+)\]\(([a-z]+)\.md\)", re.MULTILINE)
@@ -42,7 +42,7 @@ class Section:
 
 @dataclass(frozen=True)
 class ManualPage:
-    """A page as HTML, and what is on it."""
+    """A page as HTML, and its table of contents."""
 
     title: str
     html: Markup
@@ -84,8 +84,8 @@ def render(text: str) -> ManualPage:
 
 
 def _files() -> dict[str, Path]:
-    """The pages by name. Nothing else is ever opened, whatever is asked for."""
-    # In a wheel they lie in this package, in a checkout beside it.
+    """The pages by name. Nothing else is ever opened, whatever the request."""
+    # In a wheel they are in this package, in a checkout next to it.
     inside = Path(__file__).parents[1] / "docs"
     folder = inside if inside.is_dir() else Path(__file__).parents[2] / "docs"
     return {file.stem: file for file in folder.glob("*.md")}

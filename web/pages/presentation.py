@@ -78,7 +78,7 @@ def brief(seconds: float | None) -> str:
 
 
 def number(value: object) -> str:
-    """A measured number with three digits that matter; a dash for all that is no number."""
+    """A measured number with three significant digits; a dash for a non-number."""
     if not isinstance(value, int | float):
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
@@ -92,7 +92,7 @@ def size(count: int) -> str:
 
 
 def spans(text: str) -> Markup:
-    """A sentence in which what stands between backquotes is code."""
+    """A sentence with backquoted parts as code."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a backquote of the script's own
         return Markup.escape(text)

@@ -1,1 +1,1 @@
-"""The embedded web server: waitress, what stands before it, and how it is started."""
+"""The embedded web server: waitress, its front, and its start."""

@@ -1,8 +1,8 @@
-"""What stands before the application: limits on connections, on their silence, and on what is kept of a body.
+"""The front of the application: limits on connections, on idle time, and on stored bodies.
 
-waitress takes a request in as a whole before a thread works on it, so a client that is slow, or says nothing, costs an open
-file and no thread. Its own limits are not enough: they count every byte as activity, close nothing that a client does not
-read, and know each body but not their sum.
+waitress reads a whole request before a thread works on it, so a slow or silent client costs an open file and no thread.
+Its own limits are not enough: they count every byte as activity, close nothing that a client does not read, and limit
+each body but not their sum.
 """
 
 from __future__ import annotations
@@ -33,13 +33,17 @@ log = logging.getLogger(__name__)
 CONNECTIONS = 1000
 """Open at once; further clients wait in the kernel's queue for one of these to end."""
 IDLE_SECONDS = 20
-"""A connection ends when nothing has come or gone for so long; so does one whose request or answer has not gone on by a piece."""
+"""Seconds without traffic after which a connection is closed; also without progress of its request or answer by a
+piece.
+"""
 _PIECE_BYTES = 64 << 10
 _HEADER_BYTES = 32 << 10
 _BODY_BYTES_IN_ALL = 256 << 20
-"""Kept of the bodies of all requests together, by whomever they are sent: nobody is asked before a request is complete."""
+"""Most bytes stored of the bodies of all requests together, from any client: a request is authenticated only once
+complete.
+"""
 _BODY_BYTES_IN_MEMORY = 64 << 10
-"""Of one body; what is longer lies in a file."""
+"""Most bytes of one body in memory; a longer one is stored in a file."""
 _REFUSED_BYTES = 256 << 20
 """Of a body that is too large: read and thrown away, since a client that is still sending does not hear the refusal."""
 _ROUND_SECONDS = 1
@@ -66,7 +70,7 @@ class Front:
             max_request_header_size=_HEADER_BYTES,
             max_request_body_size=largest + _REFUSED_BYTES,
             recv_bytes=_PIECE_BYTES,
-            # We end what is idle (`_Channel`).
+            # We close idle connections ourselves (`_Channel`).
             channel_timeout=10 * IDLE_SECONDS,
             ident=None,
             # The application judges them (`web.factory`); what waitress takes away would not even reach it.
@@ -83,7 +87,7 @@ class Front:
         wasyncore.loop(timeout=_ROUND_SECONDS, use_poll=True, map=self._map, count=1)
 
     def close(self, patience: float) -> None:
-        """End event streams and long polls, let short requests come to their end, and stop the threads."""
+        """End event streams and long polls, let short requests complete, and stop the threads."""
         for server in self._servers:
             server.accepting = False
         self._service.close()
@@ -116,11 +120,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         return sum(request.kept for request in (self.request, *self.requests) if request is not None)
 
     def readable(self) -> bool:
-        """Asked of every connection in every round, and so the place to end those that are idle.
+        """Called for every connection in every round, and so the place to close idle ones.
 
-        Without waiting until the socket can be written to, as waitress does: that of a client that reads nothing never can.
+        Without waiting until the socket is writable, as waitress does: a client that reads nothing never makes it so.
         """
-        # A request that is worked on is not idle, but an answer that nobody takes holds a thread.
+        # A request in progress is not idle, but an unread answer occupies a thread.
         may_wait = self.requests and not self.total_outbufs_len
         if not may_wait and time.time() - self.last_activity > IDLE_SECONDS:
             self.handle_close()
@@ -132,14 +136,14 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         request, before, pieces = self.request, self.last_activity, self._pieces()
         super().handle_read()
         if request is None or self.request is not request:
-            return  # one has begun, or has come to its end
+            return  # one has begun, or has ended
         if self._pieces() == pieces:
             self.last_activity = before
         elif sum(channel.kept for channel in _channels(self._map)) > _body_bytes_in_all(request.largest_body):
             request.refuse()
 
     def write_soon(self, data: Any) -> int:
-        """Send, or keep what the client does not take yet. Its time begins now, however long the answer was worked on."""
+        """Send, or keep what the client does not accept yet. Its time limit begins now, however long the answer took."""
         if not self.total_outbufs_len:
             self.last_activity = time.time()
         return int(super().write_soon(data))
@@ -159,7 +163,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
 
 
 class _Request(HTTPRequestParser):  # type: ignore[misc]
-    """A request that comes in. What the application does not take of its body is counted, and not kept."""
+    """An incoming request. The part of its body that the application does not accept is counted, and not stored."""
 
     def __init__(self, adj: Any, *, largest_body: int) -> None:
         super().__init__(adj)
@@ -178,7 +182,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc]
         return 0 if self.body_rcv is None else int(self.body_rcv.buf.kept)
 
     def refuse(self) -> None:
-        """Throw away what has come, and what comes yet, and then answer that there is no room."""
+        """Discard the received and all coming data, and then answer that there is no room."""
         self.error = _NoRoom(
             self.path, "unavailable", "Others are sending large requests at the moment. Try again soon.", 5
         )
@@ -195,7 +199,7 @@ class _Request(HTTPRequestParser):  # type: ignore[misc]
 
 
 class _Body(OverflowableBuffer):  # type: ignore[misc]
-    """A body of at most so many bytes; of a larger one nothing is kept but its length, by which the application refuses it."""
+    """A body of limited size; of a larger one only the length is kept, by which the application refuses it."""
 
     def __init__(self, largest: int, on_error: Callable[[OSError], None]) -> None:
         super().__init__(_BODY_BYTES_IN_MEMORY)
@@ -223,7 +227,7 @@ class _Body(OverflowableBuffer):  # type: ignore[misc]
 
     def drop(self) -> None:
         """Keep nothing of it, now or later."""
-        with suppress(OSError):  # a full disk has no room for what was not written yet, either
+        with suppress(OSError):  # a full disk has no room for unwritten data, either
             self.close()
         self.buf, self.strbuf, self._largest = None, b"", -1
 
@@ -262,7 +266,7 @@ def _body_bytes_in_all(largest_body: int) -> int:
 
 
 def _connection_limit() -> int:
-    """As many as this process may have, after it has raised its own limit of open files as far as it is let."""
+    """The connection limit of this process, after raising its own limit of open files as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_OF_OUR_OWN + _FILES_A_CONNECTION * CONNECTIONS
     if soft != resource.RLIM_INFINITY and soft < wanted:

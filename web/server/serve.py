@@ -1,4 +1,4 @@
-"""The embedded web server: on loopback, in a thread of its own for each request that is worked on."""
+"""The embedded web server: on loopback, with a thread for each request in progress."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from web.factory import create_app
 from web.server.front import Front
 
 _PATIENCE_SECONDS = 5
-"""For short requests to come to their end when the server is stopped."""
+"""Seconds for short requests to complete when the server is stopped."""
 
 
 def serve(settings: Settings, on_ready: Callable[[str], None] = lambda url: None) -> None:
-    """Serve until interrupted; ``on_ready`` is told the address once the port is open.
+    """Serve until interrupted; ``on_ready`` is called with the address once the port is open.
 
     Raises:
         UserError: the address is not loopback, or the port is taken.

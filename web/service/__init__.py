@@ -1,4 +1,4 @@
-"""What the views need, in one object: settings, store, doorbell, and the waiting room."""
+"""The views' dependencies in one object: settings, store, doorbell, and the waiting room."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class InFlight:
 
     @contextmanager
     def only_one(self, key: tuple[str, str, str] | None) -> Iterator[None]:
-        """Hold a key for as long as the block runs.
+        """Hold a key inside the block.
 
         Raises:
-            Problem: 409, somebody else holds it.
+            Problem: 409, another request holds it.
         """
         if key is None:
             yield
@@ -71,7 +71,7 @@ class Readiness:
         self._trouble: Exception | None = None
 
     def check(self) -> None:
-        """Raise what the database raises."""
+        """Raise the database's exceptions."""
         with self._lock:
             if time.monotonic() >= self._until:
                 self._trouble = None
@@ -102,7 +102,7 @@ class Service:
     def create(cls, settings: Settings, store: Store, ring: Doorbell) -> Service:
         streams = min(settings.event_streams, max(1, settings.web_threads // 2 - 1))
         polls = max(1, settings.web_threads - streams - _SPARE_THREADS)
-        # Without access control there is one user, who has them all.
+        # Without access control there is one user, who owns them all.
         for_one = max(1, streams // 2) if settings.access == "on" else streams
         return cls(
             settings,
@@ -139,7 +139,7 @@ class Service:
             return answers
 
     def retest(self, failure: str, submission: Submission, by: Submitter, actor: str, projects: Projects) -> Job:
-        """Store a job that tells a group of failures how it ends, then ring."""
+        """Store a job that retests a group of failures, then ring."""
         job = self.store.groups.retest(failure, _new_job(submission), by, actor, projects)
         self.ring(job)
         return job

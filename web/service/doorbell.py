@@ -18,7 +18,7 @@ def celery_doorbell(settings: Settings) -> Doorbell:
     """A doorbell on the configured broker. It knows the task by name only, so the web side needs no worker code."""
     client = Celery("minimizer-web")
     client.conf.update(broker_config(settings))
-    # A broker that is down takes seconds to say so. The request does not wait for it: its job is stored.
+    # A broken broker takes seconds to fail. The request does not wait for it: its job is stored.
     ringer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="doorbell")
 
     def doorbell(job: Job) -> None:

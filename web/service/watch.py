@@ -1,7 +1,7 @@
 """One thread per process that looks for changes, so that a hundred waiting clients cost one query per tick.
 
-Clients that wait (long polls and event streams) say which job and which version of it they know, and sleep on a
-condition. The watcher reads the versions of exactly those jobs, and sleeps itself when nobody waits.
+Waiting clients (long polls and event streams) name a job and the version that they know, and sleep on a condition. The
+watcher reads the versions of exactly those jobs, and sleeps itself when nobody waits.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from contextlib import contextmanager
 
 log = logging.getLogger(__name__)
 
-# A deleted job has no version; this one wakes those who wait, and they find out.
+# A deleted job has no version; this one wakes its waiters, which then notice.
 _DELETED = -1
 
 Versions = Callable[[Collection[str]], Mapping[str, int]]
 
 
 class Watcher:
-    """Wakes those who wait for a job to change."""
+    """Wakes clients that wait for a job to change."""
 
     def __init__(self, versions: Versions, interval: float = 0.25) -> None:
         self._read_versions = versions
@@ -55,7 +55,7 @@ class Watcher:
             return self._is_newer(job_id, version)
 
     def _is_newer(self, job_id: str, version: int) -> bool:
-        # "Newer", not "other": what the watcher saw last may be older than what the client has just read.
+        # "Newer", not "other": the watcher's last version may be older than the one that the client has just read.
         seen = self._versions.get(job_id, version)
         return seen > version or seen == _DELETED
 
@@ -91,7 +91,7 @@ class Watcher:
         try:
             versions = self._read_versions(ids)
         except Exception:
-            # A database that is away must not end the thread: those who wait run into their own timeouts.
+            # An unavailable database must not end the thread: waiting clients run into their own timeouts.
             log.warning("cannot read job versions", exc_info=True)
             return
         with self._changed:
@@ -103,7 +103,7 @@ class Watcher:
 
 
 class Slots:
-    """A counted number of places, of which nobody gets more than ``most``; nobody waits for one."""
+    """A limited number of slots, at most ``most`` per user; nobody waits for one."""
 
     def __init__(self, size: int, most: int | None = None) -> None:
         self.size = size
@@ -117,7 +117,7 @@ class Slots:
         return self._taken.total()
 
     def take(self, who: str = "") -> bool:
-        """Whether there was a place for ``who``; then it is taken."""
+        """Take a slot for ``who``; returns whether there was one."""
         with self._lock:
             if self._taken.total() >= self.size or self._taken[who] >= self._most:
                 return False
@@ -125,7 +125,7 @@ class Slots:
             return True
 
     def give_back(self, who: str = "") -> None:
-        """Free a place that ``who`` has taken."""
+        """Release a slot of ``who``."""
         with self._lock:
             self._taken[who] -= 1
             if not self._taken[who]:

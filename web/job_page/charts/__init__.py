@@ -1,6 +1,6 @@
 """The pictures of a job's page, drawn on the server as SVG: classes and presentation attributes only, no inline style.
 
-Every picture has a title and a description, says nothing by colour alone, and has its numbers as text beside it.
+Every picture has a title and a description, uses no colour as the only sign, and has its numbers as text next to it.
 """
 
 from web.job_page.charts.curve import Point, reduction_curve, trials_curve

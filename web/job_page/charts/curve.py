@@ -1,4 +1,4 @@
-"""The reduction curve: how many nodes were left, after so many seconds or so many trials."""
+"""The reduction curve: the number of remaining nodes over seconds or trials."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 16, 16, 30
 
 @dataclass(frozen=True)
 class Point:
-    """How many nodes were left after so many seconds, or trials."""
+    """The number of remaining nodes after so many seconds, or trials."""
 
     at: float
     nodes: int
 
 
 def reduction_curve(points: Sequence[Point], until: float | None = None) -> Markup:
-    """Node count over time as a falling staircase on a logarithmic scale; an empty frame for no points.
+    """Node count over time as a falling staircase on a logarithmic scale; an empty frame without points.
 
     Args:
         points: in the order of time.
-        until: where the time axis ends, for a search that still runs.
+        until: the end of the time axis, for a search that still runs.
     """
     return _curve(points, until, _clock)
 

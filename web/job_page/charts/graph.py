@@ -1,7 +1,7 @@
-"""The graph around the culprit: boxes in ranks from top to bottom, good and bad told by sign, shade and words.
+"""The graph around the culprit: boxes in ranks from top to bottom, good and bad distinguished by sign, shade and words.
 
-Layout after Sugiyama, Tagawa and Toda (1981): ranks by longest path, edges that skip ranks bend around through places of their
-own, and each rank is ordered by the mean position of what it hangs on.
+Layout after Sugiyama, Tagawa and Toda (1981): ranks by longest path, edges that skip ranks are routed through dummy
+places, and each rank is ordered by the mean position of its predecessors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERDICTS = {"good": "right", "bad": "wrong by itself", "propagated": "passes wro
 
 @dataclass
 class _Place:
-    """Where a node stands, or (``node`` is None) where an edge passes a rank."""
+    """The position of a node or, if ``node`` is None, of an edge that passes a rank."""
 
     rank: int
     node: GraphNode | None = None
@@ -39,7 +39,7 @@ class _Place:
 
 
 def culprit_graph(nodes: Sequence[GraphNode]) -> Markup | None:
-    """The picture; None where there is nothing to show."""
+    """The picture; None if there is nothing to show."""
     if not nodes:
         return None
     ranks = _ranks(nodes)
@@ -59,7 +59,7 @@ def culprit_graph(nodes: Sequence[GraphNode]) -> Markup | None:
 
 def _ranks(nodes: Sequence[GraphNode]) -> list[list[_Place]]:
     places: dict[str, _Place] = {}
-    for node in nodes:  # in execution order: what a node uses is there already
+    for node in nodes:  # in execution order: operands of a node come first
         used = [places[name] for name in node.inputs if name in places]
         places[node.name] = _Place(max((place.rank + 1 for place in used), default=0), node)
     depth = 1 + max(place.rank for place in places.values())

@@ -1,7 +1,7 @@
-"""The error of every layer in the order in which they run, on a logarithmic scale, with the first offender marked.
+"""The error of every layer in execution order, on a logarithmic scale, with the first offender marked.
 
-Two series: what a layer's own compiled code adds on eager's inputs (points), and how far its values are off in the compiled
-whole (line). A zero has no place on such a scale: exact layers stand on a line of their own below it.
+Two series: the error of a layer's own compiled code on eager's inputs (points), and that of its values in the compiled
+whole (line). A logarithmic scale has no zero: exact layers are on a separate line below it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NONFINITE = {"nan": "NaN", "inf": "Inf"}
 
 
 def layer_errors(rows: Sequence[LayerRow], title: str) -> Markup | None:
-    """The picture of these rows; None where nothing is known of any."""
+    """The picture of these rows; None if no errors are known."""
     drawn = _Drawing(rows)
     if not drawn.shows:
         return None
@@ -58,7 +58,7 @@ class _Drawing:
     def scale(self) -> Iterator[str]:
         every = max(1, math.ceil((self._high - self._low) / 6))
         for power in range(self._low, self._high + 1, every):
-            y = self._height(power)  # not that of 10.0**power: the next power after the largest float is none
+            y = self._height(power)  # not that of 10.0**power: the next power after the largest float overflows
             yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             yield svg.text(LEFT - 10, y + 4, _power(power), "tick", "end")
         y = HEIGHT - BOTTOM
@@ -66,7 +66,7 @@ class _Drawing:
         yield svg.text(LEFT - 10, y + 4, "exact", "tick", "end")
 
     def groups(self) -> Iterator[str]:
-        """Where one block ends and the next begins, with its name as far as there is room."""
+        """The boundaries between blocks, with their names if there is room."""
         position = 0
         for number, (prefix, group) in enumerate(groupby(self._rows, key=self._group())):
             rows = list(group)
@@ -80,7 +80,7 @@ class _Drawing:
         yield svg.text(LEFT, HEIGHT - 12, "in the order in which they run \N{RIGHTWARDS ARROW}", "tick faint")
 
     def _group(self) -> Callable[[LayerRow], str]:
-        """By the steps of the path in which layers begin to differ, and one more where that makes few groups."""
+        """Grouping by the first differing path components of layers, and one more if that gives few groups."""
         paths = {tuple(layer.path.split(".")) for layer in self._layers if layer.path}
         same = takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False))
         shared = len(list(same)) if len(paths) > 1 else 0
@@ -105,7 +105,7 @@ class _Drawing:
             first = False
 
     def line(self) -> str:
-        """The compiled whole; broken where nothing is known."""
+        """The compiled whole, interrupted where unknown."""
         path, is_open = "", False
         for index, layer in enumerate(self._layers):
             if layer.propagated_error is None:

@@ -15,14 +15,14 @@ from web.job_page.charts import svg
 WIDTH, HEIGHT = 960, 300
 LEFT, RIGHT, TOP, BOTTOM = 66, 18, 16, 34
 LOGARITHMIC = 50.0
-"""Ratio of the highest to the lowest loss from which the scale is logarithmic, where all are positive."""
+"""Ratio of the highest to the lowest loss above which the scale is logarithmic, if all are positive."""
 ABOVE = 20.0
 """How many times eager's highest loss is the highest that is drawn: a curve that runs away would flatten all others."""
 Curve = Sequence[float | None]
 
 
 def loss_curves(drift: Drift) -> Markup | None:
-    """The picture; None where there are no curves."""
+    """The picture; None without curves."""
     if len(drift.at) < 2 or not any(value is not None for value in drift.eager):
         return None
     drawn = _Drawing(drift)
@@ -62,7 +62,7 @@ class _Drawing:
         yield self._curve(self._drift.compiled, "compiled")
 
     def _curve(self, curve: Curve, kind: str) -> str:
-        """A curve, with a gap where a loss is not finite."""
+        """A curve, with a gap at non-finite losses."""
         points = list(zip(self._drift.at, curve, strict=True))
         parts = [list(run) for known, run in groupby(points, lambda point: point[1] is not None) if known]
         path = "".join(

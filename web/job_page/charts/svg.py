@@ -1,4 +1,4 @@
-"""Small parts of SVG text. Everything that is not a number is escaped here."""
+"""Small parts of SVG text. Everything except numbers is escaped here."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from markupsafe import Markup, escape
 
 
 def picture(kind: str, width: float, height: float, title: str, description: str, body: str) -> Markup:
-    """A whole picture; ``body`` is SVG, the words are plain text. Drawn again it is the same, so that a page leaves it alone."""
+    """A whole picture; ``body`` is SVG, the words are plain text. Redrawing gives the same text, so that a page keeps
+    it.
+    """
     name = f"picture-{zlib.crc32(f'{title} {description} {body}'.encode()):x}"
-    return Markup(  # body is made of numbers and of what went through `text` and `tip`
+    return Markup(  # body consists of numbers and of output of `text` and `tip`
         f'<svg class="{kind}" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name} {name}-d">'
         f'<title id="{name}">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>{body}</svg>'
     )
@@ -21,12 +23,12 @@ def text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> st
 
 
 def tip(words: str) -> str:
-    """What a pointer that rests on a part reads."""
+    """The tooltip of a part."""
     return f"<title>{escape(words)}</title>"
 
 
 def shorten(words: str, most: int) -> str:
-    """The end of a long path says more than its beginning."""
+    """The end of a long path, which is more informative than its beginning."""
     return words if len(words) <= most else f"\N{HORIZONTAL ELLIPSIS}{words[1 - most :]}"
 
 
