@@ -1,5 +1,6 @@
-"""Whether this machine can do a job at all: a failure here proves nothing about a script. Used by workers and
-`minimizer doctor`.
+"""Whether this machine can do a job at all: a failure here proves nothing about a script.
+
+Used by workers and `minimizer doctor`.
 """
 
 from __future__ import annotations

@@ -58,12 +58,14 @@ class Sink(Protocol):
         """Keep the report so far; readers may look at it at any time."""
 
     def cancelled(self) -> bool:
-        """Whether the job was asked to stop. Cheap: polled continuously, and an engine that stops polling counts as
-        stuck.
+        """Whether the job was asked to stop.
+
+        Cheap: polled continuously, and an engine that stops polling counts as stuck.
         """
 
     def skipped(self) -> str | None:
         """The step that the owner asked to skip, None if there is none; it applies only while that step is running.
+
         Cheap, too.
         """
 

@@ -325,8 +325,9 @@ class Routes:
             return unanswered(error, case)
 
     def _other_graph(self, passed_by: list[int]) -> Case | None:
-        """The next failing call of a graph not tried yet; None if there is none. A graph that does not compile ends
-        every run.
+        """The next failing call of a graph not tried yet; None if there is none.
+
+        A graph that does not compile ends every run.
         """
         with suppress(ChildFailed):
             found = self.parts.triage.without(passed_by)

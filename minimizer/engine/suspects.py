@@ -114,8 +114,9 @@ class Unfirm:
 
 @dataclass(frozen=True)
 class Between:
-    """A difference between graphs, seen in exact runs. ``is_checked``: whether a check of the script's own also shows
-    it.
+    """A difference between graphs, seen in exact runs.
+
+    ``is_checked``: whether a check of the script's own also shows it.
     """
 
     difference: Difference

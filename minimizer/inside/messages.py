@@ -35,8 +35,9 @@ class Phase(Said):
 
 @dataclass
 class Part(Said):
-    """The first use of a compiler part, or the begin or end of a pass. ``acted``: whether it made a difference; None at
-    begin.
+    """The first use of a compiler part, or the begin or end of a pass.
+
+    ``acted``: whether it made a difference; None at begin.
     """
 
     type: ClassVar[str] = "part"
@@ -256,8 +257,9 @@ class Health:
 
 @dataclass
 class Failure:
-    """How a call fails. `Holder` fills in the place (``graph``, ``call``, ``instance``) and the coverage and health so
-    far.
+    """How a call fails.
+
+    `Holder` fills in the place (``graph``, ``call``, ``instance``) and the coverage and health so far.
     """
 
     phase: str

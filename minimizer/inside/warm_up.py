@@ -90,8 +90,9 @@ def import_all(names: Sequence[str]) -> None:
 
 
 def why_no_fork() -> str | None:
-    """Why a fork could not use the GPU; None if no reason is known. Calls no function of the runtime, and imports
-    nothing.
+    """Why a fork could not use the GPU; None if no reason is known.
+
+    Calls no function of the runtime, and imports nothing.
     """
     gpus = runtime()
     return f"{NO_FORK} {SINCE}" if gpus is not None and has_gpu() and gpus.is_initialized() else None

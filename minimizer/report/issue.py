@@ -1,5 +1,6 @@
-"""An issue for PyTorch's tracker, made from a report: title, body, labels, and links for a person to follow. Nothing is
-sent.
+"""An issue for PyTorch's tracker, made from a report: title, body, labels, and links for a person to follow.
+
+Nothing is sent.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ CUTS = (
     *(replace(CODELESS, has_settings=False, log_lines=lines) for lines in (40, 20, 10)),
     *(replace(CODELESS, has_settings=False, log_lines=lines, has_repro=False) for lines in (10, 3)),
 )  # fmt: skip
-"""The parts left out, in the first variant whose link is short enough. All of them are in files, which the body names.
+"""The parts left out, in the first variant whose link is short enough.
+
+All of them are in files, which the body names.
 """
 MOST_SEARCHED, MOST_PHRASE = 2, 60
 """Most operators, and characters of the message, in a search: the tracker finds only issues with all words of a query.

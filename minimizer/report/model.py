@@ -170,8 +170,9 @@ class Reduction(Part):
 
     @property
     def shown(self) -> str:
-        """What the trials have shown about the repro, as a short statement; less for a script than for a graph. Empty
-        if they did not end.
+        """What the trials have shown about the repro, as a short statement; less for a script than for a graph.
+
+        Empty if they did not end.
         """
         if not self.one_minimal:
             return ""

@@ -131,8 +131,9 @@ class _Examination:
             self.keep(drift(sides, "bias", told), [finding.model_copy(update={"remedies": [remedy]})])
 
     def _explain(self, sides: Sides, why: str | None) -> None:
-        """Set the verdict by the floor alone. ``why``: why it is unknown whether results are biased; None: none were
-        found to be.
+        """Set the verdict by the floor alone.
+
+        ``why``: why it is unknown whether results are biased; None: none were found to be.
         """
         looked = (
             "No result of compiled code was found to be off to one side"

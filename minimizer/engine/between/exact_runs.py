@@ -29,8 +29,9 @@ OF_OURS = "inside/exact/"
 
 
 class ExactRuns:
-    """Runs texts under the path of the user's script. ``line_of``: the line at a look, as a reader of that script sees
-    it.
+    """Runs texts under the path of the user's script.
+
+    ``line_of``: the line at a look, as a reader of that script sees it.
     """
 
     def __init__(

@@ -10,6 +10,7 @@ LATEST = 8
 
 class Pace:
     """Seconds that the child took to start (importing torch), to compile first, and to run the latest trials.
+
     Thread-safe.
     """
 

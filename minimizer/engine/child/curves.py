@@ -31,10 +31,11 @@ class Curve(Loose):
 
 
 class SignedError(Loose):
-    """A result of a graph, or of one of its nodes, whose compiled values are off to one side.
+    """A biased result of a graph, or of one of its nodes.
 
-    ``mean``: the mean signed error over ``calls`` calls, in roundings of ``dtype``; ``error``: its standard error; ``eager``: the mean of
-    eager's own. ``where``: ``output[0]``, ``grad[1]``. ``is_node``: whether the operator shows it alone.
+    ``mean``: the mean signed error over ``calls`` calls, in roundings of ``dtype``; ``error``: its standard error;
+    ``eager``: the mean of eager's own. ``where``: ``output[0]``, ``grad[1]``. ``is_node``: whether the operator shows
+    it in isolation.
     """
 
     place: StackLine
@@ -51,10 +52,10 @@ class SignedError(Loose):
 
 
 class Examined(Loose):
-    """How far the search for such results came.
+    """The extent of the search for biased results.
 
-    ``results``: those with enough calls to be judged. ``few``: graphs that were called often enough, and too few of whose calls were kept;
-    ``failed``: those whose calls could not be run again. ``is_late``: whether its time was over before.
+    ``results``: those with enough calls to be judged. ``few``: graphs that were called often enough, but with too few
+    kept calls; ``failed``: those whose calls could not be rerun. ``is_late``: whether its time was over first.
     """
 
     results: Count = 0

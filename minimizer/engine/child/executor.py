@@ -89,8 +89,9 @@ class Executor:
         timeout: float,
         watchdog: Callable[[], Watchdog] | None = None,
     ) -> list[Outcome]:
-        """Run trials, at most ``jobs`` in parallel, and return their outcomes in order. ``watchdog`` creates one per
-        trial.
+        """Run trials, at most ``jobs`` in parallel, and return their outcomes in order.
+
+        ``watchdog`` creates one per trial.
         """
         return [outcomes[-1] for outcomes in self.repeat(requests, timeout=timeout, watchdog=watchdog)]
 

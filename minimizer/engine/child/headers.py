@@ -70,8 +70,9 @@ class Headers:
         return True
 
     def make(self, sandbox: Sandbox, python: Path, scratch: Path, watch: Callable[[], None]) -> None:
-        """Compile them with Inductor in a clean process, unless they exist. ``scratch``: a folder of ours, removed
-        afterwards.
+        """Compile them with Inductor in a clean process, unless they exist.
+
+        ``scratch``: a folder of ours, removed afterwards.
         """
         if self.folder is None or self.are_there:
             return

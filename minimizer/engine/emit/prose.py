@@ -30,7 +30,7 @@ BUILT_IN = {
 }  # fmt: skip
 """Functions of ``torch.nn.functional`` that are not defined in Python."""
 PACKAGES = ("torch", "torch.fft", "torch.linalg", "torch.special")
-"""Packages whose functions, as far as graphs call them, are built in, but for `IN_PYTHON`."""
+"""Packages whose functions, as far as graphs call them, are built in, except `IN_PYTHON`."""
 IN_PYTHON = {f"torch.{name}" for name in (
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist",
     "chain_matmul", "cond", "eig", "einsum", "lobpcg", "lstsq", "lu", "matrix_rank", "meshgrid", "norm", "pca_lowrank", "solve",
@@ -57,7 +57,7 @@ _RESERVED = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
 
 
 def function(program: Program, name: str, *, short: bool = True) -> str:
-    """Source text of ``program`` as one function; ``F`` stands for ``torch.nn.functional`` if ``short``."""
+    """Source text of ``program`` as one function; ``F`` means ``torch.nn.functional`` if ``short``."""
     tree = ast.parse(render.function(program, name))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)

@@ -101,8 +101,9 @@ def _spread(meta: TensorMeta, options: str) -> str:
 
 
 def _drawn(meta: TensorMeta, options: str) -> str:
-    """Values of the usual size. Both sides draw them from one seed, in a function that the reduction cannot make
-    different.
+    """Values of the usual size.
+
+    Both sides draw them from one seed, in a function that the reduction cannot make different.
     """
     return f"torch.randn({meta.shape}{options})"
 

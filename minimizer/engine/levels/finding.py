@@ -32,8 +32,9 @@ from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Stage, Step
 
 BACKENDS = ("eager", "aot_eager", None)
-"""Simplest first. Dynamo alone breaks graphs and decides to recompile, but some guards come from later stages. None:
-the script's own.
+"""Simplest first.
+
+Dynamo alone breaks graphs and decides to recompile, but some guards come from later stages. None: the script's own.
 """
 PARTS = 2
 """Graphs of a function that a break splits; a recompiled function has more."""

@@ -26,8 +26,9 @@ from minimizer.vocabulary import Kind, Step
 
 
 class TextLevel:
-    """The search for a repro among the texts of one script: announce → reduce → blame → emit. ``rerun`` runs forms of
-    the repro.
+    """The search for a repro among the texts of one script: announce → reduce → blame → emit.
+
+    ``rerun`` runs forms of the repro.
     """
 
     further: Sequence[Pass] = ()

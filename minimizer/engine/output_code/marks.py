@@ -17,8 +17,9 @@ from minimizer.report.generated_code import Language
 
 Sort = Literal["arithmetic", "cast", "load", "constant", "store"]
 SORTS: tuple[Sort, ...] = ("arithmetic", "cast", "load", "constant", "store")
-"""Types of statements. If the culprit has none of one type, those of the next are its own: a flip is a load from
-elsewhere.
+"""Types of statements.
+
+If the culprit has none of one type, those of the next are its own: a flip is a load from elsewhere.
 """
 LONGEST = 2000
 """Characters of the longest line to examine."""

@@ -112,8 +112,9 @@ class Problem(Generic[C]):
         self._refused.clear()
 
     def _ask(self, unknown: Mapping[str, C]) -> Iterable[str]:
-        """Try these candidates; yields those without a verdict. If one fails, some may stay undecided; refused edits
-        are not tried.
+        """Try these candidates; yields those without a verdict.
+
+        If one fails, some may stay undecided; refused edits are not tried.
         """
         changes = {mark: self._change(self.best, one) if self._change else mark for mark, one in unknown.items()}
         refused = {mark for mark, change in changes.items() if change in self._refused}

@@ -20,8 +20,9 @@ from minimizer.vocabulary import Kind
 
 
 class Holding:
-    """Holds calls of a script's graphs, with a further run if none holds them yet. ``note`` sends a note to the job's
-    owner.
+    """Holds calls of a script's graphs, with a further run if none holds them yet.
+
+    ``note`` sends a note to the job's owner.
     """
 
     def __init__(self, surveys: Surveys, note: Callable[[str], None]) -> None:

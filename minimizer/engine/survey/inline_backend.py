@@ -76,7 +76,7 @@ def inline_backend(script: str) -> InlineBackend | None:
 
 
 def _given(tree: ast.Module, opened_at: set[tuple[int, int]]) -> list[_Given] | None:
-    """The backends that a script gives to its entries to the compiler, but for literals; None where an entry may be given others."""
+    """The backends passed to a script's entries to the compiler, except literals; None if an entry may get others."""
     names = imported(tree)
     calls = {call.func: call for call in ast.walk(tree) if isinstance(call, ast.Call)}
     plain = {one for node in ast.walk(tree) for one in getattr(node, "decorator_list", [])}
@@ -101,7 +101,9 @@ def _given(tree: ast.Module, opened_at: set[tuple[int, int]]) -> list[_Given] | 
 def _in_scopes(
     node: ast.AST, local: frozenset[str], opened_at: set[tuple[int, int]]
 ) -> Iterator[tuple[ast.AST, frozenset[str]]]:
-    """The nodes of a tree, each with the names that the functions around it bind; one that `opened` flattens binds globals."""
+    """The nodes of a tree, each with the names bound by the functions around it; one that `opened` flattens binds
+    globals.
+    """
     yield node, local
     outside = getattr(node, "decorator_list", [])
     is_flat = isinstance(node, ast.FunctionDef) and any(_place(one) in opened_at for one in node.body)

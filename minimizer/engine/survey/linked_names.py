@@ -1,4 +1,4 @@
-"""Writes what a program has of the user's modules under the names that it has in the linked script."""
+"""Renames a program's uses of the user's modules to the names in the linked script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from minimizer.engine.survey.own_kernels import with_kernel_names
 
 
 def under_linked_names(program: Program, names: Mapping[str, str]) -> Program:
-    """The program with these names for what it launches and gives to ``torch.compile``, and with imports of what has none.
+    """The program with these names for its kernels and its arguments of ``torch.compile``, and with imports of unlisted
+    ones.
 
     Args:
         program: names objects of modules by their paths, such as ``kernels.scale``.
@@ -33,7 +34,7 @@ def under_linked_names(program: Program, names: Mapping[str, str]) -> Program:
 
 
 class _Paths(ast.NodeTransformer):
-    """Puts names in the place of dotted paths. ``modules``: those that other paths lead to, but for torch itself."""
+    """Replaces dotted paths by names. ``modules``: those of the remaining paths, except torch itself."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names

@@ -1,4 +1,6 @@
-"""Adds to a program the statements of its script, and of the modules beside that, which it depends on and no literal expresses."""
+"""Adds to a program the statements of its script, and of neighbouring modules, that it depends on beyond literal
+settings.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ from minimizer.engine.user_script.slice import namespaces_of, prelude
 def with_prelude(
     program: Program, script: Path, settings: Iterable[object], *, has_inline_backend: bool = False
 ) -> Program:
-    """The program with its prelude; as it is where the script has removed or rewritten its own file.
+    """The program with its prelude; unchanged if the script has removed or rewritten its own file.
 
     Args:
         settings: dotted names of settings whose values are objects of the script's.
-        has_inline_backend: whether it is compiled by a backend that the script gives no name. Where the script's text does not tell which,
-            the program has none.
+        has_inline_backend: whether its backend has no name in the script. If the script's text does not show which
+            backend that is, the program has none.
     """
     try:
         whole = bundle(script)

@@ -1,6 +1,6 @@
-"""An ordered table of rules for one question, and the loop that asks it: the first rule that decides counts.
+"""An ordered table of rules for one question, and the loop over it: the first rule that decides counts.
 
-`verdict_rules` has those for the verdict on a run, `dispute` those for a failing check of the script's own.
+`verdict_rules` has the rules for the verdict on a run, `dispute` those for a failing check of the script's own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ Verdict = TypeVar("Verdict", covariant=True)
 
 @dataclass(frozen=True)
 class Rule(Generic[Seen, Verdict]):
-    """A rule: what it is called, why that is the verdict or stands at this place, whether it ``holds`` of what was seen, and the verdict.
+    """A rule: its name, the reason for it or for its position, its condition ``holds``, and the verdict.
 
-    A verdict of None: a further run does not bear it out, as where a call cannot be held again, and the rules behind it decide.
+    A verdict of None means that a further run did not confirm it, for instance because a call cannot be held again;
+    later rules then decide.
     """
 
     name: str

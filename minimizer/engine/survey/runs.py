@@ -323,7 +323,7 @@ class Surveys:
 
     @property
     def request(self) -> SurveyRequest:
-        """A compiled run that compares the calls whose turn it is."""
+        """A compiled run that compares the next planned calls."""
         return SurveyRequest(
             script=str(self.script),
             args=self._args,
@@ -447,8 +447,9 @@ class Surveys:
         return found.model_copy(update={name: getattr(self.cold, name) for name in COLD})
 
     def timed(self, text: str | None = None, *, cold: bool = False) -> protocol.Finished | None:
-        """A timed run, with another text if given; None if it does not complete. ``cold``: with an empty cache of its
-        own.
+        """A timed run, with another text if given; None if it does not complete.
+
+        ``cold``: with an empty cache of its own.
         """
         environ = {"TORCHINDUCTOR_CACHE_DIR": str(self._executor.fresh_cache())} if cold else {}
         survey = self.run(replace(self.request, values=False, measure=True, text=text, environ=environ))

@@ -131,10 +131,9 @@ class Folder:
         return None
 
     def _text(self, file: Path) -> str:
-        """
-        Raises:
-            OSError, UnicodeDecodeError: it cannot be read.
-            Busy, InvalidScript, SyntaxError: it is too large, no Python, or costs too much to parse.
+        """Raises: OSError, UnicodeDecodeError: it cannot be read.
+
+        Busy, InvalidScript, SyntaxError: it is too large, no Python, or costs too much to parse.
         """
         size = file.stat().st_size
         if size > min(MAX_SCRIPT_BYTES, self._room):

@@ -90,7 +90,7 @@ def hear(
         seconds: called when a rerun begins.
         parallel: reruns in parallel, at most two.
         watch: called while waiting.
-        message: the message of our failure, so that it is not taken for an error of the tool.
+        message: the message of our failure, so that it is not mistaken for an error of the tool.
         nproc: the number of ranks.
     """
     launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={nproc}"] if nproc > 1 else []

@@ -1,5 +1,4 @@
-"""Records and replays what a script's own code reads of the machine: clocks, memory, garbage, random bytes, compile
-times.
+"""Records and replays what a script's own code reads of the machine: clocks, memory, garbage, random bytes, times.
 
 Each such read of the first run without the compiler is recorded; every later run gets the same answers, in order. So
 values derived from them are equal on both sides, a loop by the clock takes the same course, and a remaining difference
@@ -51,11 +50,11 @@ TAKES_OBJECTS = {"getrefcount"}
 MOST_READS = 20_000
 """Most reads that one run records."""
 MOST_CHARACTERS = 1 << 20
-"""Most characters of them."""
+"""Most characters of all of them."""
 LONGEST = 20_000
-"""Characters of the longest result that is recorded."""
+"""Characters of the longest recorded result."""
 Reads = dict[str, list[Any]]
-"""By name of a function: for each read the arguments as text, and the result (see `_packed`)."""
+"""By name of a function: the arguments as text and the result (see `_packed`) of each read."""
 
 
 class Unpackable(Exception):

@@ -55,8 +55,9 @@ class Forced:
         return self._calls > 0
 
     def begin(self) -> None:
-        """Run a call without the compiler, until `end`. The stance is global to all threads: it lasts as long as any of
-        their calls.
+        """Run a call without the compiler, until `end`.
+
+        The stance is global to all threads: it lasts as long as any of their calls.
         """
         with self._lock:
             if not self._is_on:
@@ -99,8 +100,9 @@ class Forced:
 
 
 def _answer_by(function: types.FunctionType, is_told: Any) -> None:
-    """Make a function of torch answer yes if ``is_told`` does. The object stays the same: the script may hold it, and
-    Dynamo knows it.
+    """Make a function of torch answer yes if ``is_told`` does.
+
+    The object stays the same: the script may hold it, and Dynamo knows it.
     """
     original = types.FunctionType(function.__code__, function.__globals__, function.__name__)
     name = f"{ANSWER}_{function.__name__}"

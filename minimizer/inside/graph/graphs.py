@@ -335,7 +335,7 @@ def _said(node: fx.Node) -> dict[str, Any]:
     """The keyword arguments that differ from their defaults: a person writes ``F.relu(x)``, not ``F.relu(x,
     inplace=False)``.
 
-    Dynamo's annotation of a higher-order operator is left out: Dynamo adds it again, and accepts it from nobody.
+    Dynamo's annotation of a higher-order operator is left out: Dynamo adds it again, and does not accept it as an argument.
     """
     defaults = defaults_of(node.target) if node.op == "call_function" else {}
     return {

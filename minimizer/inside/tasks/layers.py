@@ -74,8 +74,9 @@ class _Table:
         return time.monotonic() > self._stop
 
     def _walk(self, inputs: list[Any], seen: dict[int, Call]) -> dict[int, list[Any]]:
-        """Run all layers in eager, and judge each one compiled on the same inputs. Returns the golden cotangents by
-        layer.
+        """Run all layers in eager, and judge each one compiled on the same inputs.
+
+        Returns the golden cotangents by layer.
         """
         values = dict(zip((spec.name for spec in self._request.inputs), inputs, strict=True))
         made: dict[int, list[Any]] = {}

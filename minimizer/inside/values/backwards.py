@@ -11,8 +11,9 @@ Run = Callable[..., Any]
 
 
 def around_backwards(wrap: Callable[[Run], Run]) -> None:
-    """Replace the functions that start autograd's engine, for the rest of this process. ``wrap``: makes each
-    replacement.
+    """Replace the functions that start autograd's engine, for the rest of this process.
+
+    ``wrap``: makes each replacement.
     """
     for module in (torch.autograd, torch.autograd.graph):
         original = getattr(module, "_engine_run_backward", None)

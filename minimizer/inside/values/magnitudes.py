@@ -16,8 +16,9 @@ from torch import Tensor
 GAP = 10
 """Empty binary orders of magnitude that separate two groups."""
 LEAST = 16
-"""Fewest elements of a group below another. Fewer are judged together with the next larger ones, whose errors are more
-representative.
+"""Fewest elements of a group below another.
+
+Fewer are judged together with the next larger ones, whose errors are more representative.
 """
 
 

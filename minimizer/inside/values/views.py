@@ -69,8 +69,9 @@ def _geometry(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 
 
 def _indexed(view: Tensor, base: Tensor) -> list[Step]:
-    """An index, and a permutation of the remaining dimensions; empty if there can be none. The caller checks whether
-    they fit.
+    """An index, and a permutation of the remaining dimensions; empty if there can be none.
+
+    The caller checks whether they fit.
     """
     starts = _starts(int(view.storage_offset() - base.storage_offset()), base)
     sizes, strides = tuple(base.size()), tuple(base.stride())

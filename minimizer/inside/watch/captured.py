@@ -41,8 +41,9 @@ class CapturedGraph:
         self.form = tuple(
             (node.op, str(node.target)) for node in self.module.graph.nodes if node.op.startswith("call_")
         )
-        """The operations it calls, in order. Equal for equal modules, even if only some of their inputs require
-        gradients.
+        """The operations it calls, in order.
+
+        Equal for equal modules, even if only some of their inputs require gradients.
         """
         self.communicates = communicates(module)
         self.severed: SeveredGraph | None = None

@@ -74,8 +74,9 @@ class Holder:
             self._earlier.append(recipe(graph.lifted.inputs(args)))
 
     def hold(self, graph: CapturedGraph, call: Call, failure: Failure, backward: BackwardCall | None = None) -> None:
-        """Stop the script here and answer questions about a call, or its ``backward``, until the pipe closes. Does not
-        return.
+        """Stop the script here and answer questions about a call, or its ``backward``, until the pipe closes.
+
+        Does not return.
         """
         self._line.take_last_word()
         number = graph.calls - 1 if backward is None else backward.number

@@ -39,8 +39,9 @@ class Keys:
         """For each graph, the keys of its calls in order."""
 
     def take(self, graph: CapturedGraph, args: Sequence[Any]) -> tuple[int, int]:
-        """Count a call before it is made. Returns its key, and the number of calls of that key so far, including this
-        one.
+        """Count a call before it is made.
+
+        Returns its key, and the number of calls of that key so far, including this one.
         """
         places = graph.state_places
         instance = self.instances.number([args[place] for place in places if place < len(args)], graph.state_owner)

@@ -35,8 +35,9 @@ eager, too; ``requires_grad_`` does not.
 
 
 class MergedOutputs:
-    """Tracks such objects by weak references. ``changed``: the calls whose returned object the script changed, each
-    once.
+    """Tracks such objects by weak references.
+
+    ``changed``: the calls whose returned object the script changed, each once.
     """
 
     def __init__(self) -> None:
@@ -44,8 +45,9 @@ class MergedOutputs:
         self.changed: list[Merged] = []
 
     def keep(self, graph: int, call: int, expected: Any, actual: Any) -> bool:
-        """Track the objects that a call returned as several outputs; returns whether there are any. ``expected``:
-        eager's result.
+        """Track the objects that a call returned as several outputs; returns whether there are any.
+
+        ``expected``: eager's result.
         """
         merged: list[Difference] = []
         with contextlib.suppress(Exception):  # no error of ours may reach the script

@@ -67,8 +67,9 @@ class Leases:
                 return claim
 
     def claim_job(self, job_id: str, worker: str, *, lease_seconds: float) -> Claim | None:
-        """Claim this job, or return ``None`` if it is not queued (claimed, ended, or deleted). Its requirements are not
-        checked.
+        """Claim this job, or return ``None`` if it is not queued (claimed, ended, or deleted).
+
+        Its requirements are not checked.
         """
         if not is_id(job_id):
             return None

@@ -8,8 +8,9 @@ from markupsafe import Markup, escape
 
 
 def picture(kind: str, width: float, height: float, title: str, description: str, body: str) -> Markup:
-    """A whole picture; ``body`` is SVG, the words are plain text. Redrawing gives the same text, so that a page keeps
-    it.
+    """A whole picture; ``body`` is SVG, the words are plain text.
+
+    Redrawing gives the same text, so that a page keeps it.
     """
     name = f"picture-{zlib.crc32(f'{title} {description} {body}'.encode()):x}"
     return Markup(  # body consists of numbers and of output of `text` and `tip`

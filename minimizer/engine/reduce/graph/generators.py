@@ -158,8 +158,9 @@ def generator_of(item: Input) -> Generator | None:
 
 
 def rank(item: Input) -> int:
-    """The rank of an input's value: 0 for ones, the simplest, up to 9 for golden data. A view has the values of its
-    base.
+    """The rank of an input's value: 0 for ones, the simplest, up to 9 for golden data.
+
+    A view has the values of its base.
     """
     if item.view is not None:
         return 0
