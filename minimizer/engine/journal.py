@@ -43,7 +43,9 @@ class Journal:
         """The step that began most recently."""
         self._step_started = time.monotonic()
         self.decided_at: float | None = None
-        """Seconds from the start of the job to its verdict, kept if the job is stopped later; None before the verdict.
+        """Seconds from the start of the job to its verdict, kept if the job is stopped later.
+
+        None before the verdict.
         """
         self._skippable: Step | None = None
         self._progress: dict[str, Any] = {}

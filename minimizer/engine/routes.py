@@ -121,8 +121,9 @@ class Routes:
         return made or end
 
     def _with_caches(self, case: Case, stale: Settled, cache: Cache) -> Draft | Settled:
-        """The repro of a failure that needs the compiler's caches; else its verdict, which is better than one of a
-        timeout.
+        """The repro of a failure that needs the compiler's caches.
+
+        Else its verdict, which is better than one of a timeout.
         """
         with until_over():
             return self._tried("its calls, taken from a cache", partial(self.calls.by_caches, case, cache)) or stale
@@ -164,8 +165,9 @@ class Routes:
         return self.graphs.draft(case)
 
     def by_script(self, otherwise: Settled, judge: Rerun | None = None) -> Draft | None:
-        """The repro of the script itself, with ``judge`` as its oracle (by default the warm child); None if
-        ``otherwise`` stays the verdict.
+        """The repro of the script itself, with ``judge`` as its oracle (by default the warm child).
+
+        None if ``otherwise`` stays the verdict.
         """
         return self._level(partial(PythonLevel, rerun=judge)).draft(otherwise)
 
@@ -184,8 +186,9 @@ class Routes:
         return found[0] if found else None
 
     def by_finding(self, kind: Kind, cause: Cause, health: Health, otherwise: Settled) -> Draft | None:
-        """The repro of a finding; None if the script runs in several processes or does not show the finding when run by
-        itself.
+        """The repro of a finding.
+
+        None if the script runs in several processes or does not show the finding when run by itself.
         """
         job = self.parts.job
         fold.checked(self.journal.report, checked_of(otherwise.checked, self.exact))
@@ -223,8 +226,9 @@ class Routes:
         return self._that_holds(partial(self._level(OuterLevel).draft, otherwise))
 
     def by_parting(self, found: Case | ScriptCase) -> Draft | None:
-        """The repro made of the calls of torch up to where eager and compiled part; None if they do not fail in clean
-        processes.
+        """The repro made of the calls of torch up to where eager and compiled part.
+
+        None if they do not fail in clean processes.
         """
         level = self._level(PartingLevel)
         if isinstance(found, Case):
@@ -234,8 +238,9 @@ class Routes:
         return self._that_holds(lambda: level.draft(level.compared(otherwise.exception), otherwise.kind))
 
     def by_reading(self, found: ScriptCase) -> Draft | Settled:
-        """The repro of a call that overwrites a result, or flips the sign of a zero, that the script reads; else a
-        verdict on what it reads.
+        """The repro of a call that overwrites a result, or flips the sign of a zero, that the script reads.
+
+        Else a verdict on what it reads.
         """
         if not self._stands_alone:
             return unasked(found)
@@ -260,8 +265,9 @@ class Routes:
         return maybe_read(found, why) if found.written_over else unread(found, why)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
-        """The draft of a search around the graphs, if it fails in clean processes; else None, with the journal as
-        before.
+        """The draft of a search around the graphs, if it fails in clean processes.
+
+        Else None, with the journal as before.
         """
         before, draft, holding = self.journal.fault, None, None
         # `TROUBLES` are caught so that the route by text is still tried, even for a hostile trace that parses but

@@ -216,8 +216,9 @@ class Untouched:
     verdict: Settled
 
     def attempt(self, routes: Routes) -> Draft | Layout | Settled:
-        """The repro of a failure that plain runs show; else the verdict, revised by plain runs or by what the script
-        sees of wrappers.
+        """The repro of a failure that plain runs show.
+
+        Else the verdict, revised by plain runs or by what the script sees of wrappers.
         """
         found, plain = self.verdict, routes.parts.plain
         beyond = self._past_wrappers(routes)  # while plain runs go on in parallel
@@ -264,8 +265,9 @@ class Layout:
 
 
 def verified(draft: Draft, routes: Routes) -> Verified | Unfirm:
-    """Run a draft in clean processes; one that never fails there becomes `Unfirm`, if its search can go back to a
-    firmer one.
+    """Run a draft in clean processes.
+
+    One that never fails there becomes `Unfirm`, if its search can go back to a firmer one.
     """
     if not routes.is_beside:
         routes.journal.watch()

@@ -29,8 +29,9 @@ BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 def runtime() -> Any:
-    """``torch.cuda`` in builds for CUDA and ROCm, ``torch.xpu`` in those for XPU; None in a CPU build, or before torch
-    is imported.
+    """``torch.cuda`` in builds for CUDA and ROCm, ``torch.xpu`` in those for XPU.
+
+    None in a CPU build, or before torch is imported.
     """
     torch: Any = sys.modules.get("torch")
     version = getattr(torch, "version", None)

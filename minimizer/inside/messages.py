@@ -104,7 +104,9 @@ class Break:
     reason: str
     """Dynamo's reason: a line for the type, then explanation and hints."""
     stack: list[StackLine]
-    """The user's lines from the split function (outermost) down to the break; empty if the place is in a library only.
+    """The user's lines from the split function (outermost) down to the break.
+
+    Empty if the place is in a library only.
     """
     function: str
     """The function that the break splits."""

@@ -55,8 +55,9 @@ def place_of(path: str) -> Place:
 
 
 def _project() -> str:
-    """The folder of the running script, or of its top package if it runs as a module, with a trailing separator; else
-    empty.
+    """The folder of the running script, or of its top package if it runs as a module, with a trailing separator.
+
+    Else empty.
     """
     module = sys.modules.get("__main__")
     main = getattr(module, "__file__", None) or ""

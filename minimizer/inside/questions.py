@@ -201,8 +201,9 @@ class ScriptRequest(Switched):
     count_saved: bool = False
     """Report the bytes that autograd saves for backwards."""
     recompile_limit: int | None = None
-    """Most compilations of one function before its other calls run in eager, unless the script sets it; None: Dynamo's
-    default.
+    """Most compilations of one function before its other calls run in eager, unless the script sets it.
+
+    None: Dynamo's default.
     """
     state: int = 0
     """The number of the initial random state of the script (see `RandomStart`)."""
@@ -237,8 +238,9 @@ class Plan:
     redrawn: Mapping[str, Any] | None = None
     """``seed`` and ``units``: the calls and backwards in which every rounding of the graphs is redrawn; None: none."""
     whole: int | None = None
-    """The call or backward, by its number among both, at whose looks the elements of tensors are kept; 0: the end;
-    None: none.
+    """The call or backward, by its number among both, at whose looks the elements of tensors are kept.
+
+    0: the end. None: none.
     """
     written: bool = False
     """Whether to record what functions passed to the compiler write while it runs them."""
@@ -284,8 +286,9 @@ class ExactRequest(Plan, Conditions, Request):
 
 @dataclass(frozen=True)
 class HoldPlace:
-    """A call of a graph; ``call`` is None before the graph is compiled, and ``phase`` ``backward`` for the call's
-    gradients.
+    """A call of a graph.
+
+    ``call`` is None before the graph is compiled, and ``phase`` ``backward`` for the call's gradients.
     """
 
     graph: int
@@ -422,8 +425,9 @@ class SurveyRequest(OfScript, Switched):
     calls: Mapping[int, Sequence[int]] | None = None
     """Numbers of the calls to compare, by graph (see `watch.coverage`); None: the default plan of a first run."""
     hold: HoldPlace | None = None
-    """The call, from an earlier run, to hold just before compiled code runs it (for a crash); None: hold at the first
-    failure.
+    """The call, from an earlier run, to hold just before compiled code runs it (for a crash).
+
+    None: hold at the first failure.
     """
     passed_by: Sequence[int] = ()
     """Numbers of graphs whose calls are not compared."""

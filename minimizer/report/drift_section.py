@@ -42,8 +42,9 @@ def plot(drift: Drift) -> str:
 
 
 def floor(drift: Drift) -> tuple[list[float | None], list[float | None]]:
-    """The lowest and the highest loss of all runs with redrawn roundings at each step; None if one of them is not
-    finite.
+    """The lowest and the highest loss of all runs with redrawn roundings at each step.
+
+    None if one of them is not finite.
     """
     steps: list[tuple[float | None, ...]] = list(zip(*drift.redrawn, strict=True))
     known = [[value for value in values if value is not None] for values in steps]

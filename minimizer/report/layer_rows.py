@@ -16,8 +16,9 @@ class LayerRow:
 
     layer: Layer
     part: str
-    """Which of several rows of the same module it is: ``call 2 of 3``, or ``piece 2 of 3`` of its own code; empty for
-    the only one.
+    """Which of several rows of the same module it is: ``call 2 of 3``, or ``piece 2 of 3`` of its own code.
+
+    Empty for the only one.
     """
     is_culprit: bool
 

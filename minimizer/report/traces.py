@@ -48,8 +48,9 @@ OF_STAGES: Mapping[Stage, tuple[str, ...]] = {
 
 
 def topics(report: Report) -> Sequence[str]:
-    """The topics of ``TORCH_LOGS`` to begin with: those of the failure, else of the costliest finding with any; else
-    empty.
+    """The topics of ``TORCH_LOGS`` to begin with: those of the failure, else of the costliest finding with any.
+
+    Else empty.
     """
     if report.failure is not None and _fails(report):
         return OF_STAGES.get(report.failure.stage, ())

@@ -130,8 +130,9 @@ def _mapped(pid: int, known: Container[tuple[int, int]]) -> Iterator[str]:
 
 @functools.cache
 def _nameless_device() -> int | None:
-    """The device of unnamed memory files; None if we may not follow mappings, which takes root or
-    CAP_CHECKPOINT_RESTORE.
+    """The device of unnamed memory files.
+
+    None if we may not follow mappings, which takes root or CAP_CHECKPOINT_RESTORE.
     """
     file = os.memfd_create("minimizer")
     try:

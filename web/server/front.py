@@ -33,8 +33,9 @@ log = logging.getLogger(__name__)
 CONNECTIONS = 1000
 """Open at once; further clients wait in the kernel's queue for one of these to end."""
 IDLE_SECONDS = 20
-"""Seconds without traffic after which a connection is closed; also without progress of its request or answer by a
-piece.
+"""Seconds without traffic after which a connection is closed.
+
+Also without progress of its request or answer by a piece.
 """
 _PIECE_BYTES = 64 << 10
 _HEADER_BYTES = 32 << 10

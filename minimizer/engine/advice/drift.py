@@ -160,8 +160,9 @@ class _Examination:
             self.keep(drift(sides, "apart", f"{_when(sides, NOTICED)}, {than}. {looked}. {_first(sides)}"), [])
 
     def _emulated(self, sides: Sides) -> Remedy | None:
-        """The effect and the cost of compiled code that rounds between its operators as eager does; None if it does not
-        end.
+        """The effect and the cost of compiled code that rounds between its operators as eager does.
+
+        None if it does not end.
         """
         run = self._curve(f"with {EMULATED}", config={EMULATED: True}, steps=len(sides.eager.steps))
         if isinstance(run, str) or not same_steps(sides.eager, run):

@@ -205,8 +205,9 @@ def _replaced(text: str, places: list[tuple[int, int, str]]) -> str:
 
 
 def where(text: str, tree: ast.Module, line: int) -> str | None:
-    """``torch.where`` in place of the branch at a line; None unless it selects one of two values for one name, or of
-    two returns.
+    """``torch.where`` in place of the branch at a line.
+
+    None unless it selects one of two values for one name, or of two returns.
     """
     if imported(tree).get("torch") != "torch":
         return None
@@ -250,8 +251,9 @@ def _chosen(text: str, node: ast.If, following: ast.stmt | None) -> str | None:
 
 
 def _assigned(text: str, node: ast.stmt) -> tuple[str, str]:
-    """The name that a statement assigns to, and the value, as source; empty for others, such as the in-place ``y +=
-    x``.
+    """The name that a statement assigns to, and the value, as source.
+
+    Empty for others, such as the in-place ``y += x``.
     """
     match node:
         case ast.Assign(targets=[ast.Name(name)], value=value):
@@ -310,8 +312,9 @@ def _bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
 
 
 def one_string(text: str, tree: ast.Module, line: int) -> str | None:
-    """One string in place of all arguments of the ``print`` at a line, since Dynamo moves only strings; None without
-    such a print.
+    """One string in place of all arguments of the ``print`` at a line, since Dynamo moves only strings.
+
+    None without such a print.
     """
     for node in ast.walk(tree):
         match node:

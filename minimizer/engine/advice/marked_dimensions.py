@@ -47,8 +47,9 @@ def mark_dynamic(text: str, tree: ast.Module, said: str, line: int) -> str | Non
 
 
 def _compiled(tree: ast.Module, names: dict[str, str], function: str) -> Iterator[str]:
-    """The names under which a compiled function is called; ``function``: its name, empty for a method, whose module has
-    any name.
+    """The names under which a compiled function is called.
+
+    ``function``: its name, empty for a method, whose module has any name.
     """
     for node in ast.walk(tree):
         match node:

@@ -16,8 +16,9 @@ LINE = re.compile(r"printed text\[(\d+)\]")
 
 
 def finding(checked: Checked, script: str, name: str) -> Finding | None:
-    """The finding for the script ``name`` with this text, from the excuses of its exact runs; None if they saw no
-    reordering.
+    """The finding for the script ``name`` with this text, from the excuses of its exact runs.
+
+    None if they saw no reordering.
     """
     seen = [one.object for one in checked.excused if one.rule == RULE]
     if not seen:

@@ -57,8 +57,9 @@ class PutBack:
         ]
 
     def sentence(self, changed: Sequence[Changed]) -> str:
-        """What the repro shows of the others: the settings that it needs, and those without which it fails; empty if
-        nothing.
+        """What the repro shows of the others: the settings that it needs, and those without which it fails.
+
+        Empty if nothing.
         """
         others = [one for one in changed if self._outcome(one) is None]
         if self.repro is None:

@@ -227,8 +227,9 @@ def _room(log: ExactLog) -> int:
 
 
 def _between(difference: Difference, most: int) -> list[int] | None:
-    """Units (calls and backwards) to look at more closely, about ``most`` of them; None if no unit lies between this
-    look and the previous one.
+    """Units (calls and backwards) to look at more closely, about ``most`` of them.
+
+    None if no unit lies between this look and the previous one.
     """
     if difference.look.finest:
         return None

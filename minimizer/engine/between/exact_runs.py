@@ -178,8 +178,9 @@ class ExactRuns:
         return f"{look.named} ({self._line_of(look)})"
 
     def _broken(self, *outcomes: Outcome) -> str:
-        """Why a run did not complete, if our observation may be the cause; empty if it completed, or the script ended
-        it.
+        """Why a run did not complete, if our observation may be the cause.
+
+        Empty if it completed, or the script ended it.
         """
         for outcome in outcomes:
             if outcome.ending is Ending.TIMEOUT:

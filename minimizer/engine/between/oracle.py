@@ -95,8 +95,9 @@ class ExactOracle:
         return "aot_eager" if self._aot else "eager"
 
     def check(self, candidates: Sequence[Source]) -> Sequence[bool | None]:
-        """Whether each of the scripts shows the fault, up to the first that does; one that draws unseeded numbers, from
-        several random states.
+        """Whether each of the scripts shows the fault, up to the first that does.
+
+        One that draws unseeded numbers, from several random states.
         """
         return until_one_fails(candidates, lambda one: holds(one, self._judge), self._executor.jobs)
 

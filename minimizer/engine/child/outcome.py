@@ -47,8 +47,9 @@ class ExceptionInfo(Loose):
     library: Line | None = None
     """The innermost line of library code that ``source`` calls, if it calls a library."""
     device: Literal["", "out_of_memory", "context_lost"] = ""
-    """The state of a GPU that is out of memory, or lost to this process (``inside/failures.py``); empty for other
-    errors.
+    """The state of a GPU that is out of memory, or lost to this process (``inside/failures.py``).
+
+    Empty for other errors.
     """
 
     @property

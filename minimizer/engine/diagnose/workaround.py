@@ -39,8 +39,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of the script with a change: whether it passes, and the number of graphs still compiled; None if
-    uncounted.
+    """The result of the script with a change: whether it passes, and the number of graphs still compiled.
+
+    None if uncounted.
     """
 
     passes: bool

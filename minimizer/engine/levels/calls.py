@@ -93,8 +93,9 @@ class CallsLevel:
         return self.stale
 
     def _from_held(self, case: Case, write: Callable[[Case], T]) -> T | None:
-        """The result of ``write`` for the failing call, held again; None if it cannot be held, or an input has no
-        source text.
+        """The result of ``write`` for the failing call, held again.
+
+        None if it cannot be held, or an input has no source text.
         """
         with suppress(ChildFailed):
             held = self._triage.held_at(case)

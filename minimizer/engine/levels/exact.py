@@ -68,8 +68,9 @@ class BetweenGraphs(TextLevel):
         """The exceptions of the blamed call without the compiler and with it, if they differ."""
 
     def compare(self) -> Answer:
-        """The result of the script's exact runs; if a check of its own ends the compiled run, that of the script
-        without checks.
+        """The result of the script's exact runs.
+
+        If a check of its own ends the compiled run, that of the script without checks.
         """
         try:
             self._bundle = bundle(self._script, self._args)

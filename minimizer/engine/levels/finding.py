@@ -130,8 +130,9 @@ class FindingLevel(TextLevel):
         self._journal.blame(replace(self._journal.fault, culprits=(culprit,)))
 
     def draft(self) -> Draft | None:
-        """Reduce the script and write its repro; None if no text of it shows the finding, or no assertion of it can be
-        written.
+        """Reduce the script and write its repro.
+
+        None if no text of it shows the finding, or no assertion of it can be written.
         """
         oracle, journal = self._oracle, self._journal
         with journal.step(Step.LOCALIZE):

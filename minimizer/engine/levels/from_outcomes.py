@@ -30,8 +30,9 @@ UNCOMPARED = ("aliasing", "identity", "requires_grad", "stride")
 
 
 def culprit_of(program: Program, operators: Sequence[str], outcome: Outcome | None, window: Program) -> Culprit:
-    """The culprit of a reduced program; ``window``: the program before its reduction, whose nodes have modules and
-    lines.
+    """The culprit of a reduced program.
+
+    ``window``: the program before its reduction, whose nodes have modules and lines.
     """
     origins = {node.name: node for node in window.nodes}
     nodes = [origins.get(node.name, node) for node in program.nodes]

@@ -273,8 +273,9 @@ class Search:
     def _confirmed(
         self, start: Checkpoint, reduced: Reduced[Program], history: Sequence[HistoryStep]
     ) -> Reduced[Program]:
-        """Check a program reduced on a lower rung on its own backend; if it passes there, reduce on from the last one
-        that fails.
+        """Check a program reduced on a lower rung on its own backend.
+
+        If it passes there, reduce on from the last one that fails.
         """
         check, way = self._oracle.check, [start.best, *self._accepted]
         with suppress(BudgetExceeded, Cancelled):

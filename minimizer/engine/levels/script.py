@@ -218,8 +218,9 @@ class PythonLevel(TextLevel):
         return reduced
 
     def _cheapest(self, script: Script, target: Signature) -> str | None:
-        """The lowest rung of the ladder on which the script fails in the same way; None for its own backend, and for a
-        hang.
+        """The lowest rung of the ladder on which the script fails in the same way.
+
+        None for its own backend, and for a hang.
         """
         if target.kind is Kind.HANG:
             return None

@@ -125,8 +125,9 @@ class WindowSearch:
             return None
 
     def _weighted(self, program: Program) -> Program | None:
-        """The program with the cotangents of the script's backward; None for other failures, and if they cannot be
-        recorded.
+        """The program with the cotangents of the script's backward.
+
+        None for other failures, and if they cannot be recorded.
         """
         if program.level != "dynamo" or self._case.signature.kind is not Kind.WRONG_GRADIENT:
             return None

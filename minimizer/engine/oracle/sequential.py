@@ -16,7 +16,9 @@ from minimizer.report.model import Reproducibility
 MISS = 1e-3
 """Probability of refusing a candidate that fails as often as the target."""
 TAKEN = 0.05
-"""Probability of accepting a candidate that fails only a `RARER`-th as often; one that never fails is never accepted.
+"""Probability of accepting a candidate that fails only a `RARER`-th as often.
+
+One that never fails is never accepted.
 """
 RARER = 5.0
 LEAST_RATE, MOST_RATE = 0.25, 0.7

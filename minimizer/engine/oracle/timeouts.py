@@ -31,8 +31,9 @@ class TrialTimes:
         return max(least, TIMEOUT_FACTOR * self.slowest) if self.slowest else FIRST_TIMEOUT
 
     def watchdog(self, *, at_first: float = 0.0) -> Callable[[], Watchdog]:
-        """A factory of watchdogs that detect a hang long before the timeout; ``at_first``: replaces ``slowest`` until
-        that is known.
+        """A factory of watchdogs that detect a hang long before the timeout.
+
+        ``at_first``: replaces ``slowest`` until that is known.
         """
         least, most = SILENCE
         silence = min(max(least, self.slowest or at_first), most)

@@ -95,8 +95,9 @@ def smallest_parting(
 
 
 def candidates(source: Writable, parting: Parting) -> Iterator[Paired]:
-    """Scripts that may part there, random numbers and fewer events first; if zeros decide, the script's own numbers
-    first.
+    """Scripts that may part there, random numbers and fewer events first.
+
+    If zeros decide, the script's own numbers first.
     """
     start = Slice(source, parting.event, frozenset())
     kept = _returned_by(source.program, parting)

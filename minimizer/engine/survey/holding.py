@@ -38,8 +38,9 @@ class Holding:
         return self._of_run(replace(self.surveys.request, layout=True))
 
     def by_identity(self, merged: protocol.Merged) -> Case | None:
-        """The call that returned one object for several outputs, held in a run in which that counts as a failure; else
-        None.
+        """The call that returned one object for several outputs, held in a run in which that counts as a failure.
+
+        Else None.
         """
         self.surveys.aim_at(merged.graph, merged.call)
         case = self._of_run(replace(self.surveys.request, identity=True))

@@ -101,8 +101,9 @@ def _given(tree: ast.Module, opened_at: set[tuple[int, int]]) -> list[_Given] | 
 def _in_scopes(
     node: ast.AST, local: frozenset[str], opened_at: set[tuple[int, int]]
 ) -> Iterator[tuple[ast.AST, frozenset[str]]]:
-    """The nodes of a tree, each with the names bound by the functions around it; one that `opened` flattens binds
-    globals.
+    """The nodes of a tree, each with the names bound by the functions around it.
+
+    One that `opened` flattens binds globals.
     """
     yield node, local
     outside = getattr(node, "decorator_list", [])

@@ -83,8 +83,9 @@ def registration(script: str, operator: str) -> int | None:
 
 
 def _naming(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
-    """The function, line and name for every call that may name an operator, first or by keyword; without overload and
-    schema.
+    """The function, line and name for every call that may name an operator, first or by keyword.
+
+    Without overload and schema.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):

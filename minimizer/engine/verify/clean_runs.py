@@ -140,8 +140,9 @@ def verify(
 def verify_in(
     place: Place, repro: Repro, data: bytes | None, clock: Clock, *, watch: Callable[[], None], runs: int = VERIFY_RUNS
 ) -> tuple[Verification, list[str]]:
-    """Run a repro in clean processes of a job, in the time that the job has left; returns the result and notes, as for
-    `verify`.
+    """Run a repro in clean processes of a job, in the time that the job has left.
+
+    Returns the result and notes, as for `verify`.
     """
     notes: list[str] = []
     found = verify(

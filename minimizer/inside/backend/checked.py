@@ -210,8 +210,9 @@ class CheckedGraph:
         return Fault(self._module, found.call, number, str(verdict.kind), what)
 
     def _when_eager_runs(self, inputs: list[Any], rng: dict[str, Any]) -> list[Any] | None:
-        """The inputs as plain values if eager runs with them; None if it raises, or is not run because the graph
-        communicates.
+        """The inputs as plain values if eager runs with them.
+
+        None if it raises, or is not run because the graph communicates.
         """
         if self._communicates:
             return None

@@ -51,8 +51,9 @@ class RedrawnGraphs:
 
 
 class WholeTensors(TensorWords):
-    """Describes tensors, and keeps the elements of floating-point ones while ``is_on``; ``whole`` in an entry indexes
-    ``kept``.
+    """Describes tensors, and keeps the elements of floating-point ones while ``is_on``.
+
+    ``whole`` in an entry indexes ``kept``.
     """
 
     def __init__(self, unseen: Unseen | None = None) -> None:

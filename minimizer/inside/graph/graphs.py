@@ -189,8 +189,9 @@ class _Writer:
         raise Opaque(f"input {node.name} is a {type(value).__name__}")
 
     def _view(self, value: torch.Tensor, others: list[tuple[Json, torch.Tensor]]) -> dict[str, Json]:
-        """The ``view`` of an input: its base among the other inputs, and the operations from the base; empty if it is
-        no view.
+        """The ``view`` of an input: its base among the other inputs, and the operations from the base.
+
+        Empty if it is no view.
         """
         base = base_of(value)
         names = [item["name"] for item, other in others if other is base]

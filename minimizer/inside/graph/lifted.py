@@ -108,8 +108,9 @@ class LiftedGraph:
 
 
 def _spread(graph: fx.Graph) -> list[int | None]:
-    """Replace every list placeholder by one placeholder per element; returns the list's length for each input, None if
-    no list.
+    """Replace every list placeholder by one placeholder per element.
+
+    Returns the list's length for each input, None if no list.
     """
     lengths: list[int | None] = []
     for place in graph.find_nodes(op="placeholder"):
@@ -147,8 +148,9 @@ def _convert_as_aten_does(graph: fx.Graph) -> None:
 
 
 def _lift(graph: fx.Graph, module: fx.GraphModule) -> list[Tensor]:
-    """Replace ``get_attr`` nodes of tensors by placeholders after the existing ones, one per tensor; returns the
-    tensors.
+    """Replace ``get_attr`` nodes of tensors by placeholders after the existing ones, one per tensor.
+
+    Returns the tensors.
     """
     found: dict[int, tuple[fx.Node, Tensor]] = {}
     for node in list(graph.find_nodes(op="get_attr")):

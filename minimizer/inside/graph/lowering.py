@@ -200,8 +200,9 @@ def _traced(run: Any, values: list[Any], is_symbolic: bool) -> fx.GraphModule:
 
 
 def _trace_symbols(run: Any, values: list[Any]) -> fx.GraphModule | None:
-    """Trace with all sizes symbolic; None if that fails, for instance because of a branch on a value, which fake
-    tensors lack.
+    """Trace with all sizes symbolic.
+
+    None if that fails, for instance because of a branch on a value, which fake tensors lack.
     """
     try:
         with fx.traceback.preserve_node_meta():

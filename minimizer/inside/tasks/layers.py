@@ -107,8 +107,9 @@ class _Table:
         return self._cotangents([values[name] for name in self._request.outputs], made) if self._grad else {}
 
     def _cotangents(self, outputs: list[Any], made: dict[int, list[Any]]) -> dict[int, list[Any]]:
-        """The cotangents of each layer's outputs in eager's backward of the sum of all outputs; empty if eager cannot
-        compute them.
+        """The cotangents of each layer's outputs in eager's backward of the sum of all outputs.
+
+        Empty if eager cannot compute them.
         """
         roots = [output for output in tensors(outputs) if output.requires_grad]
         edges = [value for values in made.values() for value in values if value.requires_grad]
@@ -193,8 +194,9 @@ class _Ended(Exception):
 
 
 def _wrong(found: Judged, pattern: str) -> set[int]:
-    """The indices of places that match a pattern and differ between the sides (0 without an index); empty if that is no
-    fault.
+    """The indices of places that match a pattern and differ between the sides (0 without an index).
+
+    Empty if that is no fault.
     """
     differences = found.verdict.differences if found.verdict.fault else []
     return {int(place[1] or 0) for each in differences if (place := re.match(pattern, each.where))}

@@ -173,8 +173,9 @@ def _failed_tests() -> Iterator[list[BaseException]]:
 
 
 def use_backend(name: str, instead_of: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Force this backend for all later compilations of this process, by any entry; ``instead_of`` overrides it for
-    some.
+    """Force this backend for all later compilations of this process, by any entry.
+
+    ``instead_of`` overrides it for some.
     """
 
     ways = {

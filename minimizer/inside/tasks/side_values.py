@@ -44,8 +44,9 @@ def sort_of(expected: Tensor, actual: Any) -> str:
 
 
 def distance(expected: Tensor, actual: Any) -> float:
-    """The distance of a value from eager's relative to that, in the norm; infinite for another shape or other places of
-    NaN.
+    """The distance of a value from eager's relative to that, in the norm.
+
+    Infinite for another shape or other places of NaN.
     """
     if not isinstance(actual, Tensor) or actual.shape != expected.shape:
         return float("inf")

@@ -62,8 +62,9 @@ class Health:
             self._turns.setdefault(graph, []).extend(turns)
 
     def count_kept(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:
-        """Count the bytes that both sides of a graph save for backward, on copies of its arguments; restores the random
-        state.
+        """Count the bytes that both sides of a graph save for backward, on copies of its arguments.
+
+        Restores the random state.
         """
         if torch.is_grad_enabled():
             rng = snapshot.rng_state()
@@ -76,8 +77,9 @@ class Health:
                 snapshot.set_rng_state(rng)
 
     def found(self, graphs: Sequence[CapturedGraph] = ()) -> messages.Health:
-        """Call times and Dynamo's metrics so far; ``graphs``: all captured ones, whose calls count how often places
-        were executed.
+        """Call times and Dynamo's metrics so far.
+
+        ``graphs``: all captured ones, whose calls count how often places were executed.
         """
         metrics = books.get_compilation_metrics()
         frames = [m for m in metrics if m.entire_frame_compile_time_s]

@@ -53,8 +53,9 @@ def _as_container(source: Source, node: Comprehension) -> Iterator[Source | None
 
 
 def _first_round(source: Source, node: Comprehension) -> list[ast.expr]:
-    """The results of a comprehension's first round, the key before the value; empty if the script does not spell the
-    items out.
+    """The results of a comprehension's first round, the key before the value.
+
+    Empty if the script does not spell the items out.
     """
     generator, *others = node.generators
     items = items_of(source, generator.iter)
@@ -199,8 +200,9 @@ def _with_settings(source: Source, made: ast.ClassDef) -> Iterator[Source | None
 
 
 def _with_value(source: Source, reads: Sequence[ast.Attribute], value: ast.expr, setting: ast.stmt) -> Source | None:
-    """With a value in place of these attributes, without the statement that sets it; None if one of them is set, or
-    there are none.
+    """With a value in place of these attributes, without the statement that sets it.
+
+    None if one of them is set, or there are none.
     """
     if not reads or not all(isinstance(n.ctx, ast.Load) for n in reads):
         return None

@@ -68,8 +68,9 @@ def loops(source: Source) -> list[int]:
 
 
 def unrolled(source: Source, number: int) -> Source | None:
-    """With its rounds one after another in place of a loop; None for many rounds, or for values that are not spelled
-    out.
+    """With its rounds one after another in place of a loop.
+
+    None for many rounds, or for values that are not spelled out.
     """
     loop = next((one for one in source.statements if number_of(one) == number), None)
     if not isinstance(loop, ast.For) or _is_left_early(loop):

@@ -85,8 +85,9 @@ class Source:
             pending += reversed(list(ast.iter_child_nodes(node)))
 
     def edited(self, edits: Mapping[int, Edit]) -> Source | None:
-        """The script with an edit applied to each of these nodes; None if unchanged, invalid Python, or without a name
-        it still reads.
+        """The script with an edit applied to each of these nodes.
+
+        None if unchanged, invalid Python, or without a name it still reads.
         """
         tree = copy.deepcopy(self.tree)
         Editor(edits).visit(tree)

@@ -96,8 +96,9 @@ def _families(program: Program) -> list[tuple[Generator, ...]]:
 
 
 def literals(problem: ProgramProblem, item: Input) -> Iterator[Program | None]:
-    """The program with a small golden input, or view, as a literal; if it has NaN or infinities, first filled with
-    them.
+    """The program with a small golden input, or view, as a literal.
+
+    If it has NaN or infinities, first filled with them.
     """
     code = problem.literal(item.golden) if item.golden is not None else None
     if code is None or item.meta is None:
