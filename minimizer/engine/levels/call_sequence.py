@@ -45,8 +45,9 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
 
 
 def written(program: Program, arguments: Sequence[str], calls: Sequence[str]) -> str:
-    """The script that compiles a program ``f`` as ``compiled`` and then runs the statements ``calls``; needs
-    ``arguments``.
+    """The script that compiles a program ``f`` as ``compiled`` and then runs the statements ``calls``.
+
+    ``arguments``: those of the calls, as source text.
     """
     options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
     # A program without gradients may write in place to what requires one, and freezes its constants.

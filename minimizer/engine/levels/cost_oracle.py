@@ -25,8 +25,8 @@ LEAST_MORE: Mapping[Kind, float] = {Kind.SLOW: SLOWER_SECONDS, Kind.MEMORY: 1e6,
 KEPT_SHARE: Mapping[Kind, float] = {Kind.SLOW: 0.5, Kind.MEMORY: 1 / 16, Kind.COMPILE_TIME: 0.5}
 """The share of the whole graph's excess that a candidate must keep.
 
-Bytes add up over equal layers, of which one is enough; a time that comes from many places would with less be the price
-of any call.
+Bytes add up over equal layers, of which one is enough. A time may be spread over many places, so that a smaller share of
+it would match the cost of any call.
 """
 PARTITIONED = "aot_eager_decomp_partition"
 """A backend with AOTAutograd's choice of what to save, without Inductor."""
