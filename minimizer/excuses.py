@@ -371,12 +371,6 @@ _RUN = (
         leaves_open=True,
     ),
     Excuse(
-        "prints_otherwise", "run",
-        "Other words that the untouched script prints with the compiler each time are no failure where nothing that was compared explains them",
-        "a loop that ends at a threshold, or by random numbers of another stream, takes another number of steps",
-        leaves_open=True,
-    ),
-    Excuse(
         "about_compiler", "run",
         "A check that fails only without the compiler, outside of what is compiled, is about the compiler",
         "a script may assert that something was compiled",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def run_clean(
     watch: Callable[[], None],
     network: bool = False,
     file_bytes: int = FILE_BYTES,
-    printed: Path | None = None,
+    only_errors: bool = False,
 ) -> CleanRun:
     """Run a command for at most ``limit`` seconds.
 
@@ -74,10 +74,9 @@ def run_clean(
         watch: called while waiting; an exception from it ends the command at once, and is raised here.
         network: whether it may use the network.
         file_bytes: the largest size of a file that it writes.
-        printed: a file of ours for its standard output, where ``output`` is to have its standard error alone.
+        only_errors: write its standard error alone to ``output``.
     """
-    with output.open("wb") as stream, ExitStack() as files:
-        out = files.enter_context(printed.open("wb")) if printed is not None else stream
+    with output.open("wb") as stream:
         started = time.monotonic()
         process = sandbox.start(
             command,
@@ -86,8 +85,8 @@ def run_clean(
             write=write,
             env=environment,
             network=network,
-            stdout=out,
-            stderr=stream,
+            stdout=subprocess.DEVNULL if only_errors else stream,
+            stderr=stream if only_errors else subprocess.STDOUT,
             file_bytes=file_bytes,
         )
         status = sandbox.finish(process, limit, watch)

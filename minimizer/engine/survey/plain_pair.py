@@ -5,19 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from minimizer.engine.budget.clock import until_over
 from minimizer.engine.child.trouble import signal_of
 from minimizer.engine.survey.cases import Settled, is_own_check
 from minimizer.engine.survey.dispute import Ground, ground
 from minimizer.engine.survey.plain_runs import End, PlainRuns, is_of_compiler
-from minimizer.engine.survey.printed import first_difference
 from minimizer.engine.survey.verdicts import denied, disputed
 from minimizer.engine.survey.ways import COMPILED, FORCED, SETTINGS
 from minimizer.report.excused import Excused, excused
 from minimizer.vocabulary import Kind, Reason, Status
-
-MOST_QUOTED = 100
-"""Characters of a printed line that a note quotes."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +46,6 @@ class PlainPair:
         """A second pair, with the compiler and in eager."""
         compiled, eager = self.runs.ask([COMPILED, self.eager.way], self.compiled, self.eager)
         return compiled, eager
-
-    @cached_property
-    def other_words(self) -> tuple[str, str] | None:
-        """The first line that the script prints otherwise with the compiler than in eager, in 2 of 2 runs that end well; numbers aside."""
-        if not (self.compiled.passes and self.disabled.passes) or _other_words(self.compiled, self.disabled) is None:
-            return None
-        with until_over():  # the verdict stands without it
-            if (
-                self.eager.passes
-                and (found := _other_words(self.compiled, self.eager)) is not None
-                and self.is_steady()
-            ):
-                pairs = zip((self.compiled, self.eager), self.second, strict=True)
-                return found if all(_other_words(one, again) is None for one, again in pairs) else None
-        return None
 
     @property
     def failing(self) -> End:
@@ -127,13 +107,6 @@ class PlainPair:
         note = f"Without the compiler a check of the script's own fails ({line}): it is about the compiler."
         return self._excused(excused("about_compiler", line), note)
 
-    def excused_as_printed(self) -> Settled:
-        assert self.other_words is not None
-        compiled, eager = self.other_words
-        said = f"{compiled!r} with the compiler, {eager!r} without"
-        note = f"In 2 of 2 plain runs the script prints other words with the compiler (# stands for numbers): {said}. Nothing that was compared shows why."
-        return self._excused(excused("prints_otherwise", said), note)
-
     def excused_as_unsteady(self) -> Settled:
         note = (
             f"Plain runs of the script did not end in the same way every time: with the compiler {self.compiled.line}, then "
@@ -189,11 +162,3 @@ class PlainPair:
     def _unexplained(self, summary: str, kind: Kind) -> Settled:
         status, reason = Status.PARTIAL, Reason.UNEXPLAINED
         return replace(self.found, status=status, reason=reason, summary=summary, kind=kind, failed=2, runs=2)
-
-
-def _other_words(one: End, other: End) -> tuple[str, str] | None:
-    """The first lines whose words differ; None if none do, or if what was printed is not known."""
-    if one.printed is None or other.printed is None:
-        return None
-    found = first_difference(one.printed, other.printed)
-    return found and (found[0][:MOST_QUOTED], found[1][:MOST_QUOTED])

@@ -12,17 +12,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from minimizer.engine.budget.patience import PLAIN_SECONDS
 from minimizer.engine.child import scratch_disk
-from minimizer.engine.child.clean_process import OUTPUT_BYTES, CleanRun, run_clean
+from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.tracebacks import Traceback, last_traceback
 from minimizer.engine.child.trouble import DIED, Death, Fault, rule_for, signal_of
-from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.oracle.signature import exception_signature
 from minimizer.engine.survey.cases import is_out_of_memory, line_of, signal_name
@@ -41,8 +40,7 @@ COMPILERS = ("torch._dynamo.exc.", "torch._inductor.exc.")
 class End:
     """The end of a plain run; ``status`` is None if it was stopped or the machine was in trouble.
 
-    ``overran``: it was stopped at its time limit. ``starved``: it ran out of GPU memory. ``printed``: its standard output; None where that is
-    too long to compare, or mixed by several processes.
+    ``overran``: it was stopped at its time limit. ``starved``: it ran out of GPU memory.
     """
 
     way: Way
@@ -52,7 +50,6 @@ class End:
     seconds: float
     overran: bool = False
     starved: bool = False
-    printed: str | None = None
 
     @property
     def is_known(self) -> bool:
@@ -207,21 +204,14 @@ class PlainRuns:
                     limit=limit,
                     watch=self._until_closed,
                     network=self.place.network,
-                    printed=folder / "printed",
+                    only_errors=True,
                 )
-            printed = self._printed(folder / "printed")
         except (ChildFailed, OSError) as error:
             return End(way, None, None, f"it could not be run ({error})", 0.0)
         finally:
             scratch_disk.remove(folder)
         output = ran.output.replace(f"{self._script.parent}/", "")  # reports contain no paths of this machine
-        end = _end_of(way, ran, self.place.redacted(output), limit, is_alone=self.one_by_one)
-        return replace(end, printed=printed)
-
-    def _printed(self, file: Path) -> str | None:
-        if self._nproc > 1 or self.place.plan or file.stat().st_size > OUTPUT_BYTES:
-            return None
-        return self.place.redacted(tail(file, OUTPUT_BYTES))
+        return _end_of(way, ran, self.place.redacted(output), limit, is_alone=self.one_by_one)
 
     @property
     def _ranks(self) -> dict[str, str]:

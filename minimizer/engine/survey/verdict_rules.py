@@ -162,8 +162,6 @@ PLAIN: Rules[PlainPair, Settled] = (
          lambda pair: pair.compiled.outlasts(pair.disabled), PlainPair.endless),
     Rule("a run says nothing", "it was stopped, or the machine was in trouble",
          lambda pair: not (pair.compiled.is_known and pair.disabled.is_known), PlainPair.excused_as_unknown),
-    Rule("it prints other words with the compiler each time", "the verdict stays, and leaves that open",
-         lambda pair: pair.other_words is not None, PlainPair.excused_as_printed),
     Rule("it passes with the compiler and without", "the verdict stays",
          lambda pair: pair.compiled.passes and pair.disabled.passes, lambda pair: pair.found),
     Rule("it passes with the compiler and by the stance", "what fails without looks at the variable only",
