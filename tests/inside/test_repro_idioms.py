@@ -44,6 +44,15 @@ class Pass(CustomGraphPass):
 PASS_SETUP = ("import os", "import time", "from torch._inductor.custom_graph_pass import CustomGraphPass")
 BACKEND = "def run(graph, inputs):\n    return lambda *args: {}"
 USE_PASS = "torch._inductor.config.post_grad_custom_post_pass = Pass()"
+FREEZING = (
+    *PASS_SETUP,
+    PASS.format(
+        "for node in graph.find_nodes(op='call_function', target=torch.ops.aten.add.Tensor):\n"
+        "            node.target = torch.ops.aten.sub.Tensor if node.args[1].op == 'get_attr' else node.target"
+    ),
+    "torch._inductor.config.freezing = True",
+    USE_PASS,
+)
 
 
 @dataclass
@@ -126,15 +135,16 @@ CASES = {
         ["torch.ones(2)", "torch.ones(2)"],
         [("operator.add", (X, Y))],
         "actual=tensor([0., 0.])",
-        (
-            *PASS_SETUP,
-            PASS.format(
-                "for node in graph.find_nodes(op='call_function', target=torch.ops.aten.add.Tensor):\n"
-                "            node.target = torch.ops.aten.sub.Tensor if node.args[1].op == 'get_attr' else node.target"
-            ),
-            "torch._inductor.config.freezing = True",
-            USE_PASS,
-        ),
+        FREEZING,
+        details={"comparable": "values"},
+        frozen="y",
+    ),
+    "frozen_input_and_a_draw": Case(
+        Kind.WRONG_OUTPUT,
+        ["torch.ones(2)", "torch.ones(2)"],
+        [("torch.rand_like", (X,)), ("operator.mul", (Ref("v0"), 0)), ("operator.add", (Ref("v1"), Y))],
+        "actual=tensor([-1., -1.])",
+        FREEZING,
         details={"comparable": "values"},
         frozen="y",
     ),

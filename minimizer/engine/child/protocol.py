@@ -323,7 +323,7 @@ class Finished(Loose):
     behind_change: Text = ""
     """The first backward before which the script had changed an input of its call, unseen by autograd; empty if there was none."""
     draws: Text = ""
-    """The first random operator that is spread otherwise by Inductor than by eager, in words; empty if none is seen to be."""
+    """The first random operator that Inductor draws from another distribution than eager, in words; empty if none is seen to be."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
     printed: Text = ""
     """The last line of its output, if the script ended itself with an exit status."""

@@ -128,6 +128,7 @@ def _spellings(program: Program, own: layout.Setup) -> Sequence[bool]:
 def _source(comment: str, own: layout.Setup, subject: Subject, kind: Kind, *, short: bool) -> str:
     """The repro's text, with a function around the program unless the program is a single call of a torch function."""
     program, definition = subject.program, ""
+    constants = f"{subject.helpers['constants']} = torch.nn.Module()" if program.freezes else ""
     alone = prose.alone(program, short=short) if not program.freezes else None
     if alone is not None:
         subject = replace(subject, function=alone, is_own=False)
@@ -135,7 +136,7 @@ def _source(comment: str, own: layout.Setup, subject: Subject, kind: Kind, *, sh
         definition = prose.function(program, subject.function, short=short)
     return layout.assemble(
         comment,
-        [*own.definitions, definition, idioms.write(kind, subject)],
+        [*own.definitions, definition, constants, idioms.write(kind, subject)],
         imports=own.imports,
         modules={node.target.partition(".")[0] for node in program.nodes if "." in node.target},
     )

@@ -70,9 +70,7 @@ def lines(program: Program, data: str = "data", constants: str = "constants") ->
     for item in program.inputs:
         if marks := program.marks(item):
             result.append(f"torch._dynamo.mark_dynamic({item.name}, {marks[0] if len(marks) == 1 else marks})")
-    if program.freezes:
-        result.append(f"{constants} = torch.nn.Module()")
-        result += _packed([(f"{constants}.{item.name}", item.name) for item in program.inputs if item.frozen])
+    result += _packed([(f"{constants}.{item.name}", item.name) for item in program.inputs if item.frozen])
     return result
 
 

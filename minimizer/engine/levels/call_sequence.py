@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from minimizer.engine.child.protocol import MadeCall
 from minimizer.engine.emit.inputs import changed, draws, is_random_code
@@ -31,12 +31,19 @@ def as_script(program: Program, calls: Sequence[MadeCall]) -> str | None:
     made = [values_of(originals, call) for call in calls]
     if len(calls) < 2 or any(value is None for values in made for value in values):
         return None
+    *earlier, last = calls
+    lines: list[str] = []
+    if program.freezes:
+        puts = _puts(program, calls, made)
+        made = [_reading(program, values) for values in made]
+    else:
+        puts = [[] for _ in calls]
     arguments = [", ".join(value for value in values if value is not None) for values in made]
-    constants = list(_constants(program, made))
-    earlier: list[str] = []
-    for call, values, put in zip(calls[:-1], arguments, constants, strict=False):
-        earlier += [*call.statements, *put, f"compiled({values})"]
-    text = written(program, arguments, [*earlier, *constants[-1], *check(program, calls[-1], arguments[-1], made[-1])])
+    for call, values, put in zip(earlier, arguments, puts, strict=False):
+        lines += [*call.statements, *put, f"compiled({values})"]
+    if program.freezes:  # what is written to constants may need these, so that they do not go into the check
+        lines, last = [*lines, *last.statements, *puts[-1]], MadeCall(values=last.values)
+    text = written(program, arguments, [*lines, *check(program, last, arguments[-1], made[-1])])
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):  # the child is untrusted
@@ -65,18 +72,29 @@ def written(program: Program, arguments: Sequence[str], calls: Sequence[str]) ->
     return render.behind("\n".join(imports("\n".join(body))), [*body, ""])
 
 
-def _constants(program: Program, made: Sequence[Sequence[str | None]]) -> Iterator[list[str]]:
-    """For each call, the statements that give a module the values of frozen inputs: made for the first one, then written in place."""
-    before: Sequence[str | None] = ()
-    for values in made:
-        put = [] if before or not program.freezes else [f"{CONSTANTS} = torch.nn.Module()"]
-        for index, (item, value) in enumerate(zip(program.inputs, values, strict=True)):
-            if item.frozen and not before:
+def _puts(program: Program, calls: Sequence[MadeCall], made: Sequence[Sequence[str | None]]) -> list[list[str]]:
+    """For each call, the statements that give the constants their values: made for the first call, later written in place.
+
+    A constant whose text stays the same is not written, unless that text may mean another value than before.
+    """
+    puts = [[f"{CONSTANTS} = torch.nn.Module()"], *([] for _ in calls[1:])]
+    for index, item in enumerate(program.inputs):
+        before: str | None = None
+        for call, values, put in zip(calls, made, puts, strict=True):
+            value = values[index] or ""
+            if item.frozen and before is None:
                 put.append(f"{CONSTANTS}.{item.name} = {value}")
-            elif item.frozen and value != before[index]:
+            elif item.frozen and (value != before or call.statements or is_random_code([value])):
                 put.append(f"{CONSTANTS}.{item.name}.copy_({value})")
-        before = values
-        yield put
+            before = value
+    return puts
+
+
+def _reading(program: Program, values: Sequence[str | None]) -> list[str | None]:
+    """The values of a call, with those of frozen inputs read from the module."""
+    return [
+        f"{CONSTANTS}.{item.name}" if item.frozen else value for item, value in zip(program.inputs, values, strict=True)
+    ]
 
 
 def check(

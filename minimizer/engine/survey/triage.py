@@ -21,7 +21,7 @@ from minimizer.engine.survey.observed import EndedRun, HeldRun, UnendedRun
 from minimizer.engine.survey.rules import Rules, Seen, decide
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.verdict_rules import ENDED, HELD, UNENDED
-from minimizer.engine.survey.verdicts import too_little
+from minimizer.engine.survey.verdicts import other_draws, too_little
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.inside.questions import HoldPlace
 from minimizer.vocabulary import Status
@@ -57,6 +57,8 @@ class Triage:
         """The first call with a result that is right except for the sign of a zero."""
         self._behind_change = ""
         """The first backward before which the script had changed an input of its call."""
+        self._draws = ""
+        """The first random operator that draws otherwise than in eager, in words."""
 
     def run(self) -> Found:
         """Run the script until it fails or gets a verdict; a healthy one several times.
@@ -88,13 +90,21 @@ class Triage:
             passed = self.surveys.plan.passed(found.signature.kind, found.graph, found.call, earlier=earlier)
             return replace(found, runs=found.runs + passed, is_warm=passed == 1 and runs == 2, is_cached=runs <= 2)
         if runs == 1:
-            return suspect(found) if isinstance(found, Settled) and is_suspect else found
+            return suspect(found) if isinstance(found, Settled) and is_suspect else self._with_draws(found)
         said = f"The script was run {runs} times." if is_healthy(found) else f"This showed in 1 of {runs} runs."
         settled = found.otherwise if isinstance(found, ScriptCase) else found
         settled = replace(settled, summary=f"{settled.summary} {said}", runs=runs)
         if isinstance(found, ScriptCase):
             return ScriptCase(settled)
-        return suspect(settled) if is_suspect else settled
+        return suspect(settled) if is_suspect else self._with_draws(settled)
+
+    def _with_draws(self, found: Found) -> Found:
+        """The verdict, unless a healthy script was seen to draw otherwise than in eager."""
+        return (
+            other_draws(found, self._draws)
+            if self._draws and isinstance(found, Settled) and is_healthy(found)
+            else found
+        )
 
     def _is_worth_another(self, seconds: float) -> bool:
         """Whether to rerun a script that is healthy so far, for flaky failures or the rest of the coverage plan."""
@@ -114,6 +124,7 @@ class Triage:
         self._written_over = self._written_over or survey.finished.written_over
         self._other_zeros = self._other_zeros or survey.finished.other_zeros
         self._behind_change = self._behind_change or survey.finished.behind_change
+        self._draws = self._draws or survey.finished.draws
         return self._judged(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
 
     def _judged(self, rules: Rules[Seen, Found], run: Seen) -> Found:

@@ -58,8 +58,6 @@ WITHOUT_SUSPECTS: Rules[EndedRun, Settled] = (
          EndedRun.saw_nothing, lambda run: verdicts.unchecked(run.checked)),
     Rule("eager differs from eager", "nothing was seen but that there is no reference to compare with",
          lambda run: bool(run.finished.unsteady), lambda run: verdicts.unsteady(run.finished)),
-    Rule("a random operator draws otherwise than in eager", "values of another stream are not compared, and their distribution is",
-         lambda run: bool(run.finished.draws), lambda run: verdicts.other_draws(run.finished)),
     Rule("no call of some graph could be compared", "a fault may be there",
          lambda run: bool(run.never_compared), lambda run: verdicts.uncompared(run.healthy(), run.never_compared)),
     Rule("no difference", "healthy, as far as it was compared", always, EndedRun.healthy),

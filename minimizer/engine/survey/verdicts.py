@@ -204,13 +204,14 @@ def unsteady(finished: protocol.Finished) -> Settled:
     return Settled(Status.FAILED, Reason.NONDETERMINISTIC, summary, finished.checked)
 
 
-def other_draws(finished: protocol.Finished) -> Settled:
-    """The verdict on a script of which a random operator, compiled alone, draws otherwise than in eager, and nothing else was found."""
+def other_draws(found: Settled, draws: str) -> Settled:
+    """The verdict on a script that is healthy otherwise, of which a random operator, compiled alone, draws otherwise than in eager."""
     summary = (
-        f"Inductor's own {finished.draws}, in 2 of 2 rounds of runs, each under seeds of its own. All that was compared is equal with eager's "
-        "random operators in compiled code (torch._inductor.config.fallback_random), which is a way around it. No repro is written for that."
+        f"Inductor's own {draws}: the operator was compiled alone, and both sides were run twice under 48 seeds. With eager's random operators in "
+        "compiled code, by torch._inductor.config.fallback_random, which is a way around it: "
+        f"{found.summary} No repro is written of a distribution."
     )
-    return Settled(Status.PARTIAL, Reason.UNEXPLAINED, summary, finished.checked, kind=Kind.WRONG_OUTPUT)
+    return replace(found, status=Status.PARTIAL, reason=Reason.UNEXPLAINED, summary=summary, kind=Kind.WRONG_OUTPUT)
 
 
 def layout_unmade(otherwise: Settled, why: str) -> Settled:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from ..values import snapshot
 from ..values.rounding import tensors
 from ..values.snapshot import GlobalState
-from .graphs import MADE, copy_graph, is_symbolic, tensor_meta, to_json
+from .graphs import FROZEN, MADE, copy_graph, is_symbolic, tensor_meta, to_json
 from .launches import launches_in
 from .literals import Opaque
 
@@ -62,8 +62,16 @@ def lower(
     traced.recompile()
     if cotangents:
         _name_backward(traced.graph)
+    for old, new in zip(
+        _placeholders(module), _placeholders(traced), strict=False
+    ):  # cotangents come behind the inputs
+        new.meta[FROZEN] = old.meta.get(FROZEN, False)
     annotate(traced, plain)
     return traced, plain
+
+
+def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
+    return list(module.graph.find_nodes(op="placeholder"))
 
 
 def _number_backward(roots: list[torch.Tensor]) -> None:

@@ -13,7 +13,8 @@ Function = Callable[..., Any]
 def compiled(function: Function, constants: Sequence[int], options: Mapping[str, Any]) -> Function:
     """``torch.compile`` a function with these ``options``, for which the arguments at ``constants`` are attributes of a module.
 
-    They are those of the first call; later ones are written into them, which frozen code does not see, as where a script does so.
+    They are those of the first call; later ones are written into them, which frozen code does not see, as where a script does so. What a call
+    writes to them is written to its arguments too.
     """
     if not constants:
         return torch.compile(function, **options)
@@ -31,6 +32,17 @@ def compiled(function: Function, constants: Sequence[int], options: Mapping[str,
                 setattr(module, name, args[index])
             elif getattr(module, name) is not args[index]:
                 getattr(module, name).copy_(args[index])
-        return run(*args)
+        versions = {name: _version(getattr(module, name)) for name in names.values()}
+        result = run(*args)
+        for index, name in names.items():
+            constant = getattr(module, name)
+            if constant is not args[index] and _version(constant) != versions[name]:
+                args[index].copy_(constant)
+        return result
 
     return call
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often it was written to; tensors of inference mode do not count that."""
+    return 0 if tensor.is_inference() else tensor._version

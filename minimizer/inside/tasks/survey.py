@@ -175,12 +175,17 @@ class Survey:
                 written_over=self._comparer.kept.without_cuda_graphs,
                 other_zeros=record.other_zeros,
                 behind_change=record.behind_change,
-                draws=record.draws,
+                draws=self._other_draws(),
                 notes=list(record.notes)[:MOST],
                 printed=_last_line() if isinstance(self._error, SystemExit) else "",
                 output=self._output(),
             )
         )
+
+    def _other_draws(self) -> str:
+        """What differs in the draws of Inductor's own random operators: asked behind the end of a script that has not raised."""
+        is_asked = self._request.compile and self._request.values and self._request.hold is None
+        return self._comparer.draws.differing() if is_asked and self._error is None else ""
 
     def _output(self) -> str | None:
         """The script's output, which is still forwarded; None if it was not collected."""

@@ -18,7 +18,7 @@ from torch import fx
 from torch.autograd.graph import GradientEdge
 from torch.fx.experimental._backward_state import BackwardState
 
-from ..failures import describe, raised_while_compiling
+from ..failures import describe, device_error, raised_while_compiling
 from ..graph.severed import SeveredGraph, Unmatched
 from ..messages import Failure
 from ..referee import steadiness
@@ -30,7 +30,7 @@ from ..values.device import settle
 from . import own_random
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
-from .draws import Draws
+from .draws import Draws, raises_on_draws
 from .holder import Holder
 from .kept_outputs import KeptOutputs
 from .line import Line
@@ -48,7 +48,7 @@ class Comparer:
     def __init__(self, record: Record, line: Line, holder: Holder, lost: LostGpu) -> None:
         self._record, self._asked, self._line, self._holder, self._lost = record, record.asked, line, holder, lost
         self.backwards, self.kept, self.merged = Backwards(), KeptOutputs(), MergedOutputs()
-        self._draws = Draws()
+        self.draws = Draws()
 
     def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
         """Run a call of the script compiled, compare it with eager, and return the compiled result.
@@ -220,13 +220,9 @@ class Comparer:
             self._fails(graph, number, call, Failure("run", verdict.kind, verdict=verdict))
         elif graph.draws_by_inductor and graph.compared == [number]:
             self._judge_own_random(graph, number, call, expected)
-            if (
-                not self._record.draws
-                and self._asked.hold is None
-                and len(_module(call).graph.nodes) <= own_random.MOST_NODES
-            ):
+            if len(_module(call).graph.nodes) <= own_random.MOST_NODES:
                 with contextlib.suppress(Exception):  # a graph that cannot be interpreted
-                    self._record.draws = self._draws.differing(_module(call), call)
+                    self.draws.note(_module(call), call)
         elif not self._record.other_zeros:
             with contextlib.suppress(Exception):  # a tensor subclass may refuse to say which sign its zeros have
                 if found.has_other_zeros:
@@ -261,9 +257,10 @@ class Comparer:
     def _judge_own_errors(self, graph: CapturedGraph, number: int, call: Call, error: Exception) -> None:
         """Hold a call that raises with eager's random operators, and returns with Inductor's own, which the script asks for.
 
-        The first such call of a graph stands for the others: each costs a compilation.
+        Not where the error may depend on the numbers drawn, or the GPU is full. The first such call of a graph stands for the others: each
+        costs a compilation.
         """
-        if graph.asked_own_errors:
+        if graph.asked_own_errors or device_error(error) or raises_on_draws(graph.module, call):
             return
         graph.asked_own_errors = True
         call = replace(call, random=False, tolerance=None)

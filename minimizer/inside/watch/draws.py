@@ -7,10 +7,11 @@ one run have to do with each other, so Welch's t of a figure of each run is a te
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ RUNS = 48
 LARGEST_T, LEAST_EFFECT = 7.0, 0.02
 """How many standard errors, and how much of a figure's range of about one, both sides have to be apart, in two rounds of runs."""
 MOST_OPERATORS, SECONDS = 3, 10.0
-"""Operators of a script that are looked at, and the seconds after which none begins."""
+"""Operators of a script that are looked at, and the seconds after which no further run of one begins."""
 MOST_ELEMENTS = 1 << 18
 """Elements of a result; of more, the runs would take longer than all that is compared of most scripts."""
 DRAWS_THE_SAME = "the same numbers in each run"
@@ -39,7 +40,7 @@ Figures = dict[str, Tensor]
 
 
 class Runs(NamedTuple):
-    """Runs of one side: their figures, and how many of them returned something else than the others."""
+    """Runs of one side: their figures, and the number of different results."""
 
     figures: Figures
     distinct: int
@@ -66,27 +67,80 @@ class Drawn:
 
 
 class Draws:
-    """The operators that were looked at, of all graphs of a script."""
+    """The random operators of a script, noted while it runs and compiled after its end, where nothing of it can see that."""
 
     def __init__(self) -> None:
-        self._looked: set[Key] = set()
+        self._noted: dict[Key, Drawn] = {}
 
-    def differing(self, module: fx.GraphModule, call: Call) -> str:
-        """The first operator of a graph whose draws are spread otherwise when compiled, in words; empty if none is seen to be."""
-        begun, state = time.monotonic(), snapshot.rng_state()
+    def note(self, module: fx.GraphModule, call: Call) -> None:
+        """Note the operators of a graph that draw in a call, with the arguments that they are given."""
+        if len(self._noted) < MOST_OPERATORS:
+            with call.started(), torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the script's own run has them
+                _Watching(module, self._noted).run(*snapshot.clone(list(call.inputs)))
+
+    def differing(self) -> str:
+        """The first operator that draws otherwise when compiled alone, in words; empty if none is seen to."""
+        state = snapshot.rng_state()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the script's own run has them
-                for drawn in _operators(module, call):
-                    if len(self._looked) >= MOST_OPERATORS or time.monotonic() - begun > SECONDS:
-                        return ""
-                    if drawn.key not in self._looked:
-                        self._looked.add(drawn.key)
-                        if what := _compared(drawn):
-                            return f"{drawn.name} draws {what}"
+                warnings.simplefilter("ignore")
+                found = ((drawn.name, _compared(drawn)) for drawn in self._noted.values())
+                return next((f"{name} draws {what}" for name, what in found if what), "")
         finally:
             snapshot.set_rng_state(state)
-        return ""
+
+
+class _Watching(fx.Interpreter):
+    """Runs a graph, and notes each operator that changes the state of a generator."""
+
+    def __init__(self, module: fx.GraphModule, noted: dict[Key, Drawn]) -> None:
+        super().__init__(module)
+        self._noted = noted
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.op not in ("call_function", "call_method"):
+            return super().run_node(n)
+        before = generator_states()
+        result = super().run_node(n)
+        if len(self._noted) < MOST_OPERATORS and _differ(before, generator_states()):
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            drawn = Drawn(n, tuple(args), dict(kwargs))
+            given = tensors((drawn.args, drawn.kwargs))
+            if drawn.key not in self._noted and all(value.numel() < MOST_ELEMENTS for value in given):
+                self._noted[drawn.key] = Drawn(n, *snapshot.clone((drawn.args, drawn.kwargs)))
+        return result
+
+
+class _Following(fx.Interpreter):
+    """Runs a graph, and follows the values that depend on random numbers. ``raises_on_draws``: whether it raises at an operator that has one."""
+
+    raises_on_draws = False
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self._random = set[fx.Node]()
+
+    def run_node(self, n: fx.Node) -> Any:
+        depends, before = any(node in self._random for node in n.all_input_nodes), generator_states()
+        try:
+            result = super().run_node(n)
+        except Exception:
+            self.raises_on_draws = depends or _differ(before, generator_states())
+            raise
+        if depends or _differ(before, generator_states()):
+            self._random.add(n)
+        return result
+
+
+def raises_on_draws(module: fx.GraphModule, call: Call) -> bool:
+    """Whether the error of a call in eager may depend on the random numbers that were drawn: other ones may raise none."""
+    following = _Following(module)
+    with call.started(), warnings.catch_warnings(), contextlib.suppress(Exception):
+        warnings.simplefilter("ignore")
+        following.run(*snapshot.clone(list(call.inputs)))
+        return True  # it does not even raise again
+    return following.raises_on_draws
 
 
 def figures_of(values: Tensor) -> dict[str, Tensor]:
@@ -120,7 +174,10 @@ def other_figures(expected: Figures, actual: Figures) -> dict[str, tuple[float, 
 
 
 def _compared(drawn: Drawn) -> str:
-    """How the draws of an operator differ from eager's, in words; empty if they do not, or if it cannot be compiled alone."""
+    """How the draws of an operator differ from eager's, in words; empty if they do not, or there is no answer.
+
+    There is none if it cannot be compiled alone, or if the time is over.
+    """
     try:
         graph, inputs = _alone(drawn)
         with torch.no_grad(), own_random.in_use():
@@ -128,38 +185,22 @@ def _compared(drawn: Drawn) -> str:
         eager = fx.GraphModule({}, graph)
         if _elements(eager(*snapshot.clone(inputs))).numel() not in range(1, MOST_ELEMENTS):
             return ""
-        rounds = [[_runs(side, inputs, first) for side in (eager, compiled)] for first in (1, 1 + RUNS)]
+        deadline = time.monotonic() + SECONDS
+        rounds = [[_runs(side, inputs, first, deadline) for side in (eager, compiled)] for first in (1, 1 + RUNS)]
     except Exception:  # an operator that cannot be compiled alone says nothing of its draws in the graph
         return ""
+    return difference(*((one, other) for one, other in rounds))
+
+
+def difference(*rounds: tuple[Runs, Runs]) -> str:
+    """How the runs of eager and of compiled code differ in every round, in words; empty if they do not."""
     if all(one.distinct == RUNS and 2 * other.distinct <= RUNS for one, other in rounds):
         return DRAWS_THE_SAME
-    first, second = (other_figures(one.figures, other.figures) for one, other in rounds)
-    for name in [name for name in first if name in second]:
-        (expected, actual), (again_expected, again) = first[name], second[name]
-        if (expected < actual) == (again_expected < again):
+    first, *others = (other_figures(one.figures, other.figures) for one, other in rounds)
+    for name, (expected, actual) in first.items():
+        if all(name in more and (more[name][0] < more[name][1]) == (expected < actual) for more in others):
             return f"from another distribution than eager ({name}: {expected:.3g} in eager, {actual:.3g} compiled)"
     return ""
-
-
-def _operators(module: fx.GraphModule, call: Call) -> Iterator[Drawn]:
-    """The operators of a graph that draw in a call, in order."""
-    found: list[Drawn] = []
-
-    class Watching(fx.Interpreter):
-        def run_node(self, n: fx.Node) -> Any:
-            if n.op not in ("call_function", "call_method"):
-                return super().run_node(n)
-            given, named = self.fetch_args_kwargs_from_env(n)
-            args, kwargs = snapshot.clone((tuple(given), dict(named)))  # as they are before it may write to them
-            before = generator_states()
-            result = super().run_node(n)
-            if any(not torch.equal(*pair) for pair in zip(before, generator_states(), strict=True)):
-                found.append(Drawn(n, args, kwargs))
-            return result
-
-    with call.started(), torch.no_grad():
-        Watching(module).run(*snapshot.clone(list(call.inputs)))
-    yield from found
 
 
 def _alone(drawn: Drawn) -> tuple[fx.Graph, list[Tensor]]:
@@ -177,11 +218,17 @@ def _alone(drawn: Drawn) -> tuple[fx.Graph, list[Tensor]]:
     return graph, inputs
 
 
-def _runs(function: Callable[..., Any], inputs: list[Tensor], first: int) -> Runs:
-    """What a function returns from one seed after another."""
+def _runs(function: Callable[..., Any], inputs: list[Tensor], first: int, deadline: float) -> Runs:
+    """What a function returns from one seed after another.
+
+    Raises:
+        TimeoutError: the time is over.
+    """
     found: dict[str, list[Tensor]] = {}
     seen = set[int]()
     for seed in range(first, first + RUNS):
+        if time.monotonic() > deadline:
+            raise TimeoutError
         torch.manual_seed(seed)
         with torch.no_grad():
             values = _elements(function(*snapshot.clone(inputs)))
@@ -192,9 +239,19 @@ def _runs(function: Callable[..., Any], inputs: list[Tensor], first: int) -> Run
 
 
 def _elements(result: Any) -> Tensor:
-    """All elements of a result, as a vector of float64 on the CPU."""
+    """All elements of a result, as a vector of float64 on the CPU.
+
+    Raises:
+        ValueError: a tensor has no plain storage.
+    """
+    if not all(map(snapshot.has_plain_storage, tensors(result))):
+        raise ValueError("a result has no plain storage")
     values = [torch.view_as_real(one) if one.is_complex() else one for one in tensors(result)]
     return torch.cat([one.detach().double().cpu().flatten() for one in values])
+
+
+def _differ(before: list[Tensor], after: list[Tensor]) -> bool:
+    return any(not torch.equal(*pair) for pair in zip(before, after, strict=True))
 
 
 def _described(value: Any) -> Any:

@@ -52,8 +52,6 @@ class Record:
         """The first call at which eager differed from eager; empty if none did."""
         self.other_zeros = ""
         """The first call with a result that is right but for the sign of a zero; empty if there was none."""
-        self.draws = ""
-        """The first operator whose draws are spread otherwise than eager's, in words; empty if none is seen to be."""
         self.behind_change = ""
         """The first backward before which the script had changed an input of its call; empty if there was none."""
 

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from children import script, survey
 from surveyed import finished, held
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.oracle.oracle import Oracle
+from minimizer.inside.tasks.frozen import compiled
 
 FOLD = """
 def fold(graph):
@@ -51,6 +53,8 @@ def test_a_fault_of_constants_shows_in_a_trial_that_freezes_them(child: Executor
     outcomes = Oracle(child, found, ()).judge([program, as_arguments])
     assert [item.frozen for item in program.inputs] == [False, True, True]
     assert [outcome.ending for outcome in outcomes] == ["different", "same"]
+    lowered = found.program("aot")
+    assert [item.frozen for item in lowered.inputs] == [False, True, True]
     found.close()
 
 
@@ -64,3 +68,13 @@ def test_what_is_frozen_and_not_changed_is_no_fault(child: Executor, home: Path,
 def test_a_constant_that_is_changed_in_place_is_wrong_in_the_next_call(child: Executor, home: Path) -> None:
     answer = held(survey(child, script(home, f"{SERVED}        model.shift.zero_()\n")))
     assert (answer.failure.kind, answer.failure.call) == ("wrong_output", 1)
+
+
+def test_what_a_call_writes_to_a_constant_is_written_to_its_argument() -> None:
+    """Each run of a trial has arguments of its own, and looks at what became of them."""
+    run = compiled(lambda x, y: y.add_(x), [1], {"backend": "eager"})
+    arguments = [torch.zeros(2), torch.zeros(2)]
+    with torch.no_grad():
+        for y in arguments:
+            run(torch.ones(2), y)
+    assert torch.equal(arguments[0], torch.full((2,), 1.0)) and torch.equal(arguments[1], torch.full((2,), 1.0))

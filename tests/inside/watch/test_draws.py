@@ -10,15 +10,39 @@ from torch import fx
 
 from minimizer.inside.referee.call import Call
 from minimizer.inside.values import snapshot
-from minimizer.inside.watch.draws import DRAWS_THE_SAME, Draws
+from minimizer.inside.watch import draws
+from minimizer.inside.watch.draws import DRAWS_THE_SAME, Draws, raises_on_draws
 
 X = torch.linspace(-1, 1, 1200).reshape(5, 6, 8, 5)
 
 
-def differing(function: Any, *inputs: Any) -> str:
+def noted(function: Any, *inputs: Any) -> Draws:
     module = fx.symbolic_trace(function)
-    call = Call(module, list(inputs), snapshot.rng_state(), snapshot.global_state(), random=True)
-    return Draws().differing(module, call)
+    found = Draws()
+    found.note(module, call_of(module, *inputs))
+    return found
+
+
+def call_of(module: fx.GraphModule, *inputs: Any) -> Call:
+    return Call(module, list(inputs), snapshot.rng_state(), snapshot.global_state(), random=True)
+
+
+def differing(function: Any, *inputs: Any) -> str:
+    return noted(function, *inputs).differing()
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[draws.Runs, draws.Runs]]:
+    """The rounds of runs that were compared."""
+    seen: list[tuple[draws.Runs, draws.Runs]] = []
+    plain = draws.difference
+
+    def difference(*rounds: tuple[draws.Runs, draws.Runs]) -> str:
+        seen.extend(rounds)
+        return plain(*rounds)
+
+    monkeypatch.setattr(draws, "difference", difference)
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -29,15 +53,18 @@ def differing(function: Any, *inputs: Any) -> str:
         lambda x: torch.rand_like(x),
         lambda x: torch.bernoulli(x.abs()),
         lambda x: x.exponential_(2.0),
-        lambda x: torch.randint(0, 7, (9,)) + x.sum(),
+        lambda x: torch.randint_like(x, 7),
         lambda x: torch.normal(x, 0.5),
-        lambda x: torch.randn(1) * x,
+        lambda x: torch.randn_like(x.sum()),
         lambda x: torch.nn.functional.rrelu(x, training=True),
     ],
     ids=["dropout", "of channels", "rand", "bernoulli", "exponential", "randint", "normal", "one number", "rrelu"],
 )
-def test_inductors_own_operators_draw_as_eagers_do(function: Any) -> None:
+def test_inductors_own_operators_draw_as_eagers_do(
+    function: Any, compared: list[tuple[draws.Runs, draws.Runs]]
+) -> None:
     assert differing(function, X.clone()) == ""
+    assert [(one.distinct, other.distinct) for one, other in compared] == [(draws.RUNS, draws.RUNS)] * 2
 
 
 @pytest.mark.fault_behind("random_replaced")
@@ -69,13 +96,36 @@ def test_an_operator_that_no_compiler_takes_alone_is_passed_by(monkeypatch: pyte
 def test_equal_operators_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[fx.GraphModule] = []
 
-    def noted(graph: fx.GraphModule, inputs: Any) -> Any:
+    def compile(graph: fx.GraphModule, inputs: Any) -> Any:
         compiled.append(graph)
         return graph
 
-    monkeypatch.setattr(torch._inductor, "compile", noted)
+    monkeypatch.setattr(torch._inductor, "compile", compile)
     assert differing(lambda x: torch.rand_like(x) + torch.rand_like(x) + torch.randn_like(x), X) == ""
     assert len(compiled) == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "depends"),
+    [
+        (lambda x: torch.normal(x, -1.0), False),
+        (lambda x: torch.rand_like(x) + x.view(7), False),
+        (lambda x: torch.linalg.cholesky(torch.diag(torch.rand_like(x) - 2)), True),
+        (lambda x: torch.rand_like(x), True),
+    ],
+    ids=["the operator refuses", "beside a draw", "behind a draw", "it does not raise"],
+)
+def test_an_error_behind_a_draw_may_depend_on_it(function: Any, depends: bool) -> None:
+    module = fx.symbolic_trace(function)
+    assert raises_on_draws(module, call_of(module, torch.ones(3))) is depends
+
+
+def test_nothing_is_run_once_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, compared: list[tuple[draws.Runs, draws.Runs]]
+) -> None:
+    monkeypatch.setattr(draws, "SECONDS", 0.0)
+    assert differing(lambda x: torch.nn.functional.dropout(x, 0.5), X) == ""
+    assert compared == []
 
 
 def test_the_random_state_is_as_before() -> None:

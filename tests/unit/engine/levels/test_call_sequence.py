@@ -84,12 +84,26 @@ torch.set_grad_enabled(False)
 compiled = torch.compile(lambda x0, x1: f(x0, constants.x1))
 constants = torch.nn.Module()
 constants.x1 = torch.zeros(4)
-compiled(torch.ones(4), torch.zeros(4))
-compiled(torch.ones(4), torch.zeros(4))
+compiled(torch.ones(4), constants.x1)
+compiled(torch.ones(4), constants.x1)
 constants.x1.copy_(torch.ones(4))
-torch.testing.assert_close(compiled(torch.ones(4), torch.ones(4)), f(torch.ones(4), torch.ones(4)))
+torch.testing.assert_close(compiled(torch.ones(4), constants.x1), f(torch.ones(4), constants.x1))
 """
     )
+
+
+def test_constants_that_are_drawn_or_views_are_written_before_each_call() -> None:
+    program = replace(
+        UPDATE,
+        inputs=(Input("l_x_", golden="l_x_"), Input("l_y_", golden="l_y_", frozen=True)),
+        nodes=(Node("total", "operator.add", (Ref("l_x_"), Ref("l_y_"))),),
+        grad=False,
+    )
+    drawn = MadeCall(values={"l_x_": "torch.ones(4)", "l_y_": "torch.randn((4,))"})
+    text = as_script(program, [drawn, drawn, OVERLAPPING])
+    assert text is not None
+    assert text.count("constants.x1.copy_(torch.randn((4,)))") == 1
+    assert "base = torch.ones(6)\nconstants.x1.copy_(base[2:6])\ntorch.testing" in text
 
 
 def test_number_of_the_program_stays_one() -> None:

@@ -102,8 +102,6 @@ VERDICTS: list[tuple[str, str, Sequence[Run], Sequence[Run], Kind | str]] = [
     ("ended", "no frame was compiled", [finished(checked={"frames": 0}, suspects=[DISCRETE])], [], "compiled no frame of it"),
     ("ended", "no call could be compared", [finished(checked={"frames": 1}, calls=[], unsteady="graph 0")], [], "nothing was checked but"),
     ("ended", "eager differs from eager", [finished(unsteady="graph 0", uncompared=[{"graph": 2}])], [], "Eager differs from eager"),
-    ("ended", "a random operator draws otherwise than in eager", [finished(draws="torch.rand_like draws DRAWN", uncompared=[{"graph": 2}])],
-     [], "Inductor's own torch.rand_like draws DRAWN, in 2 of 2 rounds"),
     ("ended", "no call of some graph could be compared", [finished(uncompared=[{"graph": 2, "why": "a lock"}])], [], "graph 2 (a lock)"),
     ("ended", "no difference", [finished()], [], "No difference in the 5 of 5 calls"),
     ("raised", "its check reads a clock or a counter of the compiler", [check(CLOCK)], [ended(exit=3)], "a clock or a counter"),
