@@ -40,14 +40,14 @@ class Heard:
     """A collective as this rank has made it.
 
     ``kind``: one of `KINDS`, else the operator's name. ``details``: the reduction, the root, the sizes of parts. ``entered``,
-    ``results``: its operands before, and what it has written. ``work``: PyTorch's handle, which has been waited for.
+    ``results``: its operands before, and what it has written, known once it was waited for. ``work``: PyTorch's handle.
     """
 
     kind: str
     group: str
     details: str
     entered: tuple[Tensor, ...]
-    results: tuple[Tensor, ...]
+    results: list[Tensor]
     work: Any
 
     @property
@@ -61,6 +61,8 @@ Handler = Callable[[str, Any, Any, Callable[[], Any]], Any]
 _handler: Handler | None = None
 _thread = 0
 """The thread that has set the handler: others, of the script's own, communicate as ever."""
+_waited: Callable[[Tensor], None] | None = None
+"""Told of each tensor that functional collectives have written and that was waited for."""
 _reduction = ""
 """The reduction of the functional collective that is being made: an operator of ``c10d`` does not tell it."""
 _libraries: list[Any] = []
@@ -72,7 +74,7 @@ def watch() -> None:
         return
     from torch.distributed import _functional_collectives  # noqa: F401 (defines some of the operators)
 
-    for namespace, put in (("c10d", _put_kernel), ("_c10d_functional", _put_reduction)):
+    for namespace, put in (("c10d", _put_kernel), ("_c10d_functional", _put_functional)):
         library = torch.library.Library(namespace, "IMPL")
         _libraries.append(library)
         names = {schema.name for schema in torch._C._jit_get_all_schemas() if schema.name.startswith(f"{namespace}::")}
@@ -108,11 +110,21 @@ def _put_kernel(library: Any, short: str, name: str, device: str) -> None:
     library.impl(short, run, device, with_keyset=True)
 
 
-def _put_reduction(library: Any, short: str, name: str, device: str) -> None:
+def _put_functional(library: Any, short: str, name: str, device: str) -> None:
+    kernel = torch.library.get_kernel(name, device)
+    if short == "wait_tensor":
+
+        def wait(keys: Any, tensor: Tensor) -> Any:
+            result = kernel.call_boxed(keys, tensor)
+            if _waited is not None and _is_ours():
+                _waited(tensor)
+            return result
+
+        library.impl(short, wait, device, with_keyset=True)
     arguments = [argument.name for argument in getattr(torch.ops._c10d_functional, short).default._schema.arguments]
     if "reduce_op" not in arguments:
         return
-    kernel, place = torch.library.get_kernel(name, device), arguments.index("reduce_op")
+    place = arguments.index("reduce_op")
 
     def run(keys: Any, *args: Any, **kwargs: Any) -> Any:
         global _reduction
@@ -157,21 +169,42 @@ def together() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Heard]]:
-    """Inside, this rank communicates; yields the list of what it hears. Each collective is waited for at once."""
+    """Inside, this rank communicates; yields the list of what it hears, which is complete behind.
+
+    What a collective has written is copied where the code waits for it: to wait earlier could be to wait for ever, where the others make
+    theirs in another order.
+    """
+    global _waited
     heard: list[Heard] = []
+    under_way: list[tuple[Heard, list[Tensor]]] = []
 
     def record(operator: str, args: Any, kwargs: Any, make: Callable[[], Any]) -> Any:
         kind, written, read = KINDS.get(operator, (operator, 0, 0))
         entered = _copies(args[read])
         made = make()
         work = made[-1] if isinstance(made, (tuple, list)) else made
+        heard.append(Heard(kind, _group(args), _details(operator, args), tuple(entered), [], work))
         if isinstance(work, torch._C.ScriptObject):
-            torch._C._distributed_c10d.Work.unbox(work).wait()
-        heard.append(Heard(kind, _group(args), _details(operator, args), entered, _copies(args[written]), work))
+            under_way.append((heard[-1], _tensors(args[written])))
         return made
 
-    with _handled(record):
-        yield heard
+    def waited(tensor: Tensor) -> None:
+        memory = tensor.untyped_storage().data_ptr()
+        for at, (one, written) in enumerate(under_way):
+            if any(each.untyped_storage().data_ptr() == memory for each in written):
+                one.results.extend(_copies(written))
+                del under_way[at]
+                return
+
+    before, _waited = _waited, waited
+    try:
+        with _handled(record):
+            yield heard
+        for one, written in under_way:  # what the code hands on without having waited for it
+            torch._C._distributed_c10d.Work.unbox(one.work).wait()
+            one.results.extend(_copies(written))
+    finally:
+        _waited = before
 
 
 def replayed(heard: Sequence[Heard]) -> contextlib.AbstractContextManager[None]:
@@ -198,8 +231,8 @@ def _tensors(value: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
-def _copies(value: Any) -> tuple[Tensor, ...]:
-    return tuple(tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in _tensors(value))
+def _copies(value: Any) -> list[Tensor]:
+    return [tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in _tensors(value)]
 
 
 def _shapes(value: Any) -> list[Any]:

@@ -70,6 +70,18 @@ RANKS = """
         else:
             raise AssertionError("it communicates")
     dist.barrier()
+    other = dist.new_group([0, 1])
+    with communication.recorded() as heard:  # each rank in its own order: to wait at once would be to wait for ever
+        begun = []
+        for group in (world, other) if rank == 0 else (other, world):
+            begun.append(torch.ops._c10d_functional.all_reduce(x, "sum", group.group_name))
+            if rank == 1:
+                functional.wait_tensor(begun[-1])
+        for tensor in reversed(begun[1:]):
+            functional.wait_tensor(tensor)
+    assert len(heard) == 2
+    for one in heard:  # also of what was handed on without a wait
+        torch.testing.assert_close(one.results, [2 * torch.arange(8.0).reshape(4, 2) + 10])
     with communication.alone(), communication.together():
         dist.all_reduce(x)
     assert x[0, 0].item() == 10
