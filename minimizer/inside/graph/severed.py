@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from ..values import snapshot
 from ..values.bodies import nodes_of
 from ..values.communication import Heard
-from .collectives import has_distributed_inputs, is_collective
+from .collectives import is_collective
 from .graphs import copy_graph
 from .literals import hint
 
@@ -28,6 +28,7 @@ KINDS = {
     "all_to_all_single": "all_to_all",
 }
 """The collectives that can be cut out, all without a side effect, and what `communication` calls them."""
+_Pair = tuple[Tensor, Tensor]
 _NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd")
 
 
@@ -79,7 +80,7 @@ class SeveredGraph:
     @property
     def made_up(self) -> list[Any]:
         """Inputs in the place of what collectives return, of its shape and dtype: a run with them shows which operators run, and no values."""
-        return [_like(one.node.meta["example_value"]) for one in self._collectives]
+        return [_like(_example(one.node)) for one in self._collectives]
 
     def apart(self, inputs: Sequence[Any], heard: Sequence[Heard]) -> tuple[list[Tensor], list[Tensor]]:
         """What each collective returned, and what each was given (see ``module``), as compiled code heard it. ``inputs``: before the call.
@@ -91,15 +92,11 @@ class SeveredGraph:
         """
         matching = _Matching(self._whole, self._collectives, heard)
         matching.run(*snapshot.clone(list(inputs)))
-        if left := [one for one in heard if one not in matching.found.values()]:
+        if left := matching.left:
             raise Unmatched(f"compiled code also makes {_named(left[0].kind, left[0].details)}, which eager does not")
-        found = [matching.found[one.node] for one in self._collectives]
-        returned = [
-            snapshot.returned(one.results[0], requires_grad=_requires_grad(collective.node))
-            for one, collective in zip(found, self._collectives, strict=True)
-        ]
-        pairs = zip(found, self._collectives, strict=True)
-        return returned, [one.entered[0].clone() for one, collective in pairs if collective.is_given]
+        found = [(collective, *matching.found[collective.node]) for collective in self._collectives]
+        returned = [snapshot.returned(result, requires_grad=_requires_grad(one.node)) for one, _, result in found]
+        return returned, [entered.clone() for one, entered, _ in found if one.is_given]
 
 
 class _Matching(fx.Interpreter):
@@ -109,25 +106,27 @@ class _Matching(fx.Interpreter):
         super().__init__(whole)
         self.extra_traceback = False  # `Unmatched` is told to people
         self._collectives = {one.node: one for one in collectives}
-        self._left, self._heard = list(heard), heard
-        self.found: dict[fx.Node, Heard] = {}
+        self.left, self._heard = list(heard), heard
+        """``left``: what was heard and not found in the graph."""
+        self.found: dict[fx.Node, _Pair] = {}
+        """What each collective was given, and what it returned."""
 
     def run_node(self, n: fx.Node) -> Any:
         if n in self._collectives:
             collective = self._collectives[n]
             self.found[n] = self._taken(collective, self.env[collective.given].detach())
-            return self.found[n].results[0].clone()
+            return self.found[n][1].clone()
         return self.env[_operand(n)] if _is_wait(n) else super().run_node(n)
 
-    def _taken(self, collective: _Collective, value: Tensor) -> Heard:
-        same = [one for one in self._left if collective.is_one(one, value)]
+    def _taken(self, collective: _Collective, value: Tensor) -> _Pair:
+        same = [one for one in self.left if collective.is_one(one, value)]
         if same:
             nearest = same[0] if len(same) == 1 else min(same, key=lambda one: _distance(one.entered[0], value))
-            self._left = [one for one in self._left if one is not nearest]
-            return nearest
+            self.left.remove(nearest)
+            return nearest.entered[0], nearest.results[0]
         for one in self._heard:  # two of the same operands are one
             if collective.is_one(one, value) and torch.equal(one.entered[0], value):
-                return one
+                return one.entered[0], one.results[0]
         named = _named(collective.kind, collective.details or "")
         raise Unmatched(f"eager makes {named} of {tuple(value.shape)}, which compiled code does not")
 
@@ -137,8 +136,6 @@ def _collectives(whole: fx.GraphModule) -> list[fx.Node]:
     Raises:
         Unseverable: one is hidden.
     """
-    if has_distributed_inputs(whole):
-        raise Unseverable("it takes distributed tensors")
     own = set(whole.graph.nodes)
     found = [node for node in nodes_of(whole) if node.op == "call_function" and is_collective(node.target)]
     if any(node not in own for node in found):
@@ -177,7 +174,7 @@ def _severed(whole: fx.GraphModule, collectives: Sequence[_Collective]) -> fx.Gr
         node, last = copies[one.node], graph.find_nodes(op="placeholder")
         with graph.inserting_after(last[-1]) if last else graph.inserting_before(next(iter(graph.nodes))):
             returned = graph.placeholder(f"from_{one.kind}_{number}")
-        returned.meta = {"example_value": node.meta.get("example_value")}
+        returned.meta = {"example_value": _example(node)}
         with graph.inserting_before(node):
             if one.is_given:
                 # Copies, so that neither is an alias of anything else.
@@ -202,7 +199,12 @@ def _severed(whole: fx.GraphModule, collectives: Sequence[_Collective]) -> fx.Gr
 
 
 def _requires_grad(node: fx.Node) -> bool:
-    return bool(getattr(node.meta.get("example_value"), "requires_grad", False))
+    return bool(getattr(_example(node), "requires_grad", False))
+
+
+def _example(node: fx.Node) -> Any:
+    """The value that a node had when the graph was made, of Dynamo or of a tracer."""
+    return node.meta.get("example_value", node.meta.get("val"))
 
 
 def _like(example: Tensor) -> Tensor:

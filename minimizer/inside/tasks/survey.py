@@ -28,7 +28,7 @@ from ..compiler.backend_place import take_place
 from ..failures import CONTROL_FLOW, describe
 from ..graph import state
 from ..graph.graphs import concrete
-from ..graph.severed import SeveredGraph
+from ..graph.severed import Unseverable
 from ..messages import Failure, Finished
 from ..questions import SurveyRequest
 from ..referee import steadiness
@@ -247,8 +247,8 @@ class Survey:
         self._line.phase("compare", graph, None)
         begun = time.monotonic()
         try:
-            if graph.severed is not None:
-                graph.random = self._is_random_severed(graph, graph.severed, call)
+            if graph.is_severed:
+                graph.random = self._is_random_severed(graph, call)
             elif not graph.communicates:
                 with call.switches.dispatching(), communication.alone():
                     graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
@@ -271,11 +271,16 @@ class Survey:
         graph.eager_seconds = time.monotonic() - begun
         self._health.ours(graph.eager_seconds)
 
-    def _is_random_severed(self, graph: CapturedGraph, severed: SeveredGraph, call: Call) -> bool:
+    def _is_random_severed(self, graph: CapturedGraph, call: Call) -> bool:
         """Whether a graph that communicates draws random numbers; it runs without its collectives, on zeros in the place of what they return."""
         try:
             with call.switches.dispatching(), communication.alone():
-                return steadiness.is_random(severed.module, [*snapshot.clone(call.inputs), *severed.made_up])
+                severed = graph.severed(call.inputs)
+                inputs = snapshot.clone(graph.given(call.inputs))
+                return steadiness.is_random(severed.module, [*inputs, *severed.made_up])
+        except Unseverable as error:
+            graph.is_whole(str(error))
+            return False
         except Exception as error:  # zeros may be refused
             graph.is_whole(f"it could not be looked at: {type(error).__name__}: {error}")
             return False

@@ -19,7 +19,7 @@ from torch.autograd.graph import GradientEdge
 from torch.fx.experimental._backward_state import BackwardState
 
 from ..failures import describe, device_error, raised_while_compiling
-from ..graph.severed import SeveredGraph, Unmatched
+from ..graph.severed import Unmatched
 from ..messages import Failure
 from ..referee import steadiness
 from ..referee.call import Call, Function, GradientCall, Side
@@ -27,6 +27,7 @@ from ..referee.comparison import Begins, Judged, Raised, Run, Step, compare_call
 from ..referee.referee import Verdict
 from ..values import communication, snapshot
 from ..values.device import settle
+from ..values.rounding import tensors
 from . import own_random
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
@@ -59,13 +60,13 @@ class Comparer:
         self.check_gradients()
         self.merged.look()
         inputs = graph.lifted.inputs(args)
+        if graph.is_severed:
+            return self._compared_severed(graph, number, compiled, args, inputs)
         try:
             call = self._call(graph, inputs)
         except Exception as error:
             self._cannot_compare(graph, error)
             return _made(compiled, args)
-        if graph.severed is not None:
-            return self._compared_severed(graph, graph.severed, number, call, compiled, args, inputs)
         if self._holder.is_at(graph, number):
             self._holder.hold(graph, call, Failure("run"))
         try:
@@ -116,14 +117,18 @@ class Comparer:
     def _compared_severed(
         self,
         graph: CapturedGraph,
-        severed: SeveredGraph,
         number: int,
-        call: Call,
         compiled: Function,
         args: list[Any],
-        inputs: list[Any],
+        whole: list[Any],
     ) -> Any:
         """`compared` for a graph that communicates: compiled code goes first, and eager is given what its collectives have returned."""
+        try:
+            severed, inputs = graph.severed(whole), graph.given(whole)
+            call = self._call(graph, inputs)
+        except Exception as error:
+            self._cannot_compare(graph, error)
+            return _made(compiled, args)
         self._line.phase("run", graph, number)
         edges = edges_of(inputs) if call.switches.grad else []
         held, name = self.kept.before(inputs), f"call {number} of graph {graph.index}"
@@ -139,6 +144,7 @@ class Comparer:
                 returned, given = severed.apart(call.inputs, heard)
             call = replace(call, function=severed.module, inputs=[*call.inputs, *returned])
             expected = call.run(call.function)
+            values, results = [*inputs, *returned], graph.given(actual)
         except Unmatched as error:
             self._communicates(graph, str(error))
             return actual
@@ -151,13 +157,13 @@ class Comparer:
         if self._holder.is_at(graph, number):
             self._holder.hold(graph, call, Failure("run"))
         if self._asked.values:
-            values = [*inputs, *returned]
-            self._judge(graph, number, call, expected, Side((*actual, *given), values).in_container_of(expected))
-            if call.switches.grad and not any(value.requires_grad for value in returned):
-                self._keep_for_backward(graph, number, call, _again(graph, compiled, heard), actual, edges, values)
+            self._judge(graph, number, call, expected, Side((*results, *given), values).in_container_of(expected))
+            if graph.is_local or any(value.requires_grad for value in returned):
+                if any(value.requires_grad for value in tensors(actual)):
+                    fact = f"gradients of graph {graph.index}: its backward may communicate with other ranks"
+                    self._record.excuse("communicates", graph, fact=fact)
             elif call.switches.grad:
-                fact = f"gradients of graph {graph.index}: its backward communicates with other ranks"
-                self._record.excuse("communicates", graph, fact=fact)
+                self._keep_for_backward(graph, number, call, _again(graph, compiled, heard), actual, edges, values)
         snapshot.set_rng_state(after)
         return actual
 
