@@ -27,14 +27,14 @@ from ..compiler import caches, subsystems
 from ..compiler.backend_place import take_place
 from ..failures import CONTROL_FLOW, describe
 from ..graph import state
+from ..graph.collectives import WHY_ONCE
 from ..graph.graphs import concrete
-from ..graph.severed import Unseverable
 from ..messages import Failure, Finished
 from ..questions import SurveyRequest
 from ..referee import steadiness
 from ..referee.call import Call, Function
 from ..standard_output import StandardOutput
-from ..values import communication, snapshot
+from ..values import snapshot
 from ..values.capturing import WHY_CAPTURED, is_capturing
 from ..values.device import settle
 from ..watch import own_random
@@ -112,9 +112,6 @@ class Survey:
         if request.compile:
             if request.trace is not None:
                 trace_to(request.trace)
-            if request.nproc > 1 and torch.distributed.is_available():
-                communication.watch()
-                communication.before_leaving(self._comparer.check_gradients)
             take_place(self._on_compile)
             if request.measure:
                 self._health.count_calls()
@@ -207,6 +204,8 @@ class Survey:
         self._coverage.add(graph, _frame())
         with contextlib.suppress(Exception):  # options may have any type, and no verdict depends on them
             self._health.settings.look(backend)
+        if graph.communicates:
+            self._record.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
         if is_capturing():
             compiled = compile_()
             why = WhyNot("captured", f"its compilation {WHY_CAPTURED}")
@@ -238,23 +237,18 @@ class Survey:
         finally:
             self._line.phase("script", graph, None)
         snapshot.set_rng_state(rng)
-        if graph.why_not:
-            self._record.note(f"graph {graph.index}: {graph.why_not}, so it is not compared")
-        return lambda *args: self._on_call(graph, compiled, list(args), WhyNot())
+        why = WhyNot("communicates", f"it {WHY_ONCE}") if graph.communicates else WhyNot()
+        return lambda *args: self._on_call(graph, compiled, list(args), why)
 
     def _look_at(self, graph: CapturedGraph, call: Call) -> None:
         """Run a new graph once in eager: how long does it take, does it raise, does it draw random numbers?"""
         self._line.phase("compare", graph, None)
         begun = time.monotonic()
         try:
-            if graph.is_severed:
-                graph.random = self._is_random_severed(graph, call)
-            elif not graph.communicates:
-                with call.switches.dispatching(), communication.alone():
+            if not graph.communicates:  # otherwise it would wait for ranks that do not rerun it
+                with call.switches.dispatching():
                     graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
                     settle()
-        except communication.Communicates as error:
-            graph.is_whole(str(error))
         except Exception as error:
             self._lost.end_if(error)
             graph.eager_error = error
@@ -271,26 +265,10 @@ class Survey:
         graph.eager_seconds = time.monotonic() - begun
         self._health.ours(graph.eager_seconds)
 
-    def _is_random_severed(self, graph: CapturedGraph, call: Call) -> bool:
-        """Whether a graph that communicates draws random numbers; it runs without its collectives, on zeros in the place of what they return."""
-        try:
-            with call.switches.dispatching(), communication.alone():
-                severed = graph.severed(call.inputs)
-                inputs = snapshot.clone(graph.given(call.inputs))
-                return steadiness.is_random(severed.module, [*inputs, *severed.made_up])
-        except Unseverable as error:
-            graph.is_whole(str(error))
-            return False
-        except Exception as error:  # zeros may be refused
-            graph.is_whole(f"it could not be looked at: {type(error).__name__}: {error}")
-            return False
-
     def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: WhyNot) -> Any:
         """Make a call of a graph, compared if the plan says so. ``why_not``: why no call of it can be compared."""
         if is_capturing():
             why_not = WhyNot("captured", f"it {WHY_CAPTURED}")
-        elif graph.why_not:  # perhaps since an earlier call
-            why_not = WhyNot("communicates", graph.why_not)
         elif graph.index in self._request.passed_by:
             why_not = WhyNot("passed_by", "it has failed before, and this run looks for another failure")
         number = graph.calls
@@ -304,7 +282,7 @@ class Survey:
         else:
             self._line.doing = "compare"
             try:
-                with self._coverage.timed(), communication.alone():
+                with self._coverage.timed():
                     result = self._comparer.compared(graph, number, compiled, args)
             finally:
                 self._line.phase("script", graph, number)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from children import script, survey
+from healthy_verdict import report_of_run, says_open
 from torch import fx
 
 from minimizer.engine.child.executor import Executor
@@ -80,6 +81,41 @@ def test_ranks_that_agree_are_healthy(triage: Any) -> None:
     assert found.status is Status.HEALTHY, found.summary
     assert (found.checked.calls, found.checked.calls_made, found.checked.backward) == (4, 4, 4)
     assert not any(line.startswith("rank") for line in found.checked.not_compared)
+
+
+@pytest.mark.needs_excuse("communicates")
+@pytest.mark.fault_behind("communicates")
+def test_a_graph_that_communicates_runs_once_a_call(child: Executor, home: Path) -> None:
+    """Rank 1 runs it as often as the script says: one run more of rank 0 would wait for it for ever."""
+    text = """
+        import torch
+        import torch.distributed as dist
+        from torch.distributed._functional_collectives import all_reduce
+
+        dist.init_process_group("gloo")
+        def wrong(gm, example):
+            return lambda *args: [out + 1 for out in gm(*args)]
+
+        add = torch.compile(lambda x: all_reduce(x, "sum", dist.group.WORLD) + 1, backend="aot_eager")
+        off = torch.compile(lambda x: all_reduce(x, "sum", dist.group.WORLD) + 2, backend=wrong)
+        for _ in range(2):
+            assert add(torch.full((3,), dist.get_rank() + 1.0)).tolist() == [4.0] * 3
+        assert off(torch.full((3,), dist.get_rank() + 1.0)).tolist() == [6.0] * 3
+        torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(3))
+        dist.barrier()
+        dist.destroy_process_group()
+    """
+    found = survey(child, script(home, text), nproc=2)
+    assert found.finished is not None, found.log
+    assert (found.finished.exception, found.finished.checked.frames) == (None, 3)
+    assert any("communicates with other ranks" in note for note in found.finished.notes)
+    seen = found.finished.checked
+    assert (seen.calls, seen.planned, seen.calls_made) == (1, 4, 4)
+    assert seen.not_compared == [
+        "2 calls of graph 0: it communicates with other ranks, which do not rerun it",
+        "1 call of graph 1: it communicates with other ranks, which do not rerun it",
+    ]
+    assert says_open(report_of_run(seen), "communicates")
 
 
 def test_all_ranks_run_a_text_that_stands_in_for_the_scripts(child: Executor, home: Path) -> None:
