@@ -23,6 +23,8 @@ LEAST = 1 << 20
 """Bytes of the smallest storage that is put in a file: a smaller one is copied in less time than it takes to map it."""
 SPARE = 4 << 30
 """Bytes that stay free on the disk behind what is written: a job that leaves less than a fourth of them is ended."""
+MOST_FILES = 64
+"""Files that are kept to be copied from: each takes two descriptors, of which a process has a thousand, and the script needs some."""
 MOST_WRITTEN = 1 << 30
 """Bytes of one write: the system writes no more than 2 GiB at once."""
 
@@ -67,6 +69,8 @@ def put(storage: UntypedStorage) -> UntypedStorage | None:
 
 def put_for_copies(storages: Sequence[UntypedStorage]) -> list[UntypedStorage] | None:
     """The same for values that no run changes, in one file: `copies` maps them from there."""
+    if len({*map(id, _COPIED.values())}) >= MOST_FILES:
+        return None
     places = _places(storages)
     size = sum(places[-1])
     with contextlib.suppress(*NO_ROOM), tempfile.TemporaryFile(buffering=0) as file:
@@ -89,7 +93,10 @@ def has_kept() -> bool:
 
 
 def copies(storages: Sequence[UntypedStorage]) -> list[UntypedStorage | None]:
-    """A copy of each storage that `put_for_copies` has made, None for others; it takes memory where it is written to."""
+    """A copy of each storage that `put_for_copies` has made, None for others, or where none can be mapped.
+
+    It takes memory where it is written to.
+    """
     _trim()
     private: dict[int, _Pages] = {}
     return [_copy(storage, private) for storage in storages]
@@ -100,9 +107,11 @@ def _copy(storage: UntypedStorage, private: dict[int, _Pages]) -> UntypedStorage
     kept = _COPIED.get(address)
     if kept is None:
         return None
-    if kept.file not in private:
-        private[kept.file] = _Pages(kept.file, len(kept), access=mmap.ACCESS_COPY)
-    return _storage(private[kept.file], *kept.places[address])
+    with contextlib.suppress(*NO_ROOM):
+        if kept.file not in private:
+            private[kept.file] = _Pages(kept.file, len(kept), access=mmap.ACCESS_COPY)
+        return _storage(private[kept.file], *kept.places[address])
+    return None
 
 
 def _trim() -> None:

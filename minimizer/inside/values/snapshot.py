@@ -87,7 +87,12 @@ class _Copier:
         """Copy the large storages of tensors among the values in files, as far as they come from one or ``is_kept``."""
         if not is_kept and not pages.has_kept():
             return
-        found = {storage._cdata: storage for storage in map(_large_storage, _tensors(values)) if storage is not None}
+        try:
+            found = {
+                storage._cdata: storage for storage in map(_large_storage, _tensors(values)) if storage is not None
+            }
+        except RecursionError:  # a container that contains itself, which pytree cannot walk
+            return
         if found:
             copies = pages.put_for_copies([*found.values()]) if is_kept else pages.copies([*found.values()])
             self._storages |= {key: copy for key, copy in zip(found, copies or (), strict=False) if copy is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import mmap
 import os
@@ -162,3 +163,31 @@ def test_other_results_stay_as_they_are(value: torch.Tensor | None) -> None:
 def test_places_begin_at_pages() -> None:
     (one, other) = clone([torch.ones(ELEMENTS + 1), torch.ones(ELEMENTS + 1)], is_kept=True)
     assert other.data_ptr() % mmap.PAGESIZE == one.data_ptr() % mmap.PAGESIZE == 0
+
+
+def test_where_a_copy_cannot_be_mapped_it_is_made_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = clone([torch.ones(ELEMENTS)], is_kept=True)
+
+    def refuses(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(pages, "_Pages", refuses)
+    (copy,) = clone(held)
+    assert torch.equal(copy, held[0]) and copy.data_ptr() != held[0].data_ptr()
+
+
+def test_no_more_files_are_kept_than_a_process_can_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "MOST_FILES", 2)
+    before = len([*Path("/proc/self/fd").iterdir()])
+    held = [clone([torch.ones(ELEMENTS)], is_kept=True) for _ in range(6)]
+    assert len([*Path("/proc/self/fd").iterdir()]) - before <= 4
+    assert all(torch.equal(*pair) for pair in zip(held[0], held[-1], strict=True))
+
+
+def test_a_list_that_contains_itself_is_copied_beside_kept_values() -> None:
+    held = clone([torch.ones(ELEMENTS)], is_kept=True)
+    values: list[object] = [torch.ones(2)]
+    values.append(values)
+    copy = clone(values)
+    assert copy[1] is copy and torch.equal(copy[0], torch.ones(2))
+    assert held
