@@ -57,14 +57,10 @@ class Subject:
     @property
     def compiled(self) -> str:
         options = "".join(f", {key}={value}" for key, value in self.program.compile_kwargs)
-        return f"torch.compile({self._frozen if self.program.freezes else self.function}{options})"
-
-    @property
-    def _frozen(self) -> str:
-        """The function with its frozen arguments taken from a module."""
-        given = ", ".join(item.name for item in self.program.inputs)
-        read = ", ".join(f"{self.helpers['constants']}.{i.name}" if i.frozen else i.name for i in self.program.inputs)
-        return f"lambda {given}: {self.function}({read})"
+        function = self.function
+        if self.program.freezes:
+            function = render.reading_constants(self.program, function, self.helpers["constants"])
+        return f"torch.compile({function}{options})"
 
     def call(self, side: str) -> str:
         """The call of one side, ``eager`` or ``compiled``."""

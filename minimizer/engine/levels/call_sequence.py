@@ -59,9 +59,7 @@ def written(program: Program, arguments: Sequence[str], calls: Sequence[str]) ->
     options = "".join(f", {key}={value}" for key, value in program.compile_kwargs)
     # A program without gradients may write in place to what requires one, and freezes its constants.
     is_off = not program.grad and (program.freezes or any("requires_grad_" in values for values in arguments))
-    names = ", ".join(item.name for item in program.inputs)
-    read = ", ".join(f"{CONSTANTS}.{item.name}" if item.frozen else item.name for item in program.inputs)
-    function = f"lambda {names}: f({read})" if program.freezes else "f"
+    function = render.reading_constants(program, "f", CONSTANTS) if program.freezes else "f"
     body = [
         *render.setup(program),
         render.function(program, "f"),

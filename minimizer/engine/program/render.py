@@ -39,6 +39,13 @@ def function(program: Program, name: str = "f") -> str:
     return f"def {name}({', '.join(i.name for i in program.inputs)}):\n{textwrap.indent(body, '    ')}\n"
 
 
+def reading_constants(program: Program, function: str, constants: str) -> str:
+    """A function of all inputs that calls ``function`` with the frozen ones taken from the module ``constants``."""
+    given = ", ".join(item.name for item in program.inputs)
+    read = ", ".join(f"{constants}.{item.name}" if item.frozen else item.name for item in program.inputs)
+    return f"lambda {given}: {function}({read})"
+
+
 def setup(program: Program) -> tuple[str, ...]:
     """The statements before the function: the bodies of its higher-order operators, then its own setup."""
     # Functions first: settings, which another version of torch may reject, have to follow the last definition.
