@@ -207,7 +207,7 @@ def unsteady(finished: protocol.Finished) -> Settled:
 def other_draws(found: Settled, draws: str) -> Settled:
     """The verdict on a script that is healthy otherwise, of which a random operator, compiled alone, draws otherwise than in eager."""
     summary = (
-        f"Inductor's own {draws}: the operator was compiled alone, and both sides were run twice under 48 seeds. With eager's random operators in "
+        f"Inductor's own {draws}: the operator was compiled alone, and both sides were run under equal seeds. With eager's random operators in "
         "compiled code, by torch._inductor.config.fallback_random, which is a way around it: "
         f"{found.summary} No repro is written of a distribution."
     )

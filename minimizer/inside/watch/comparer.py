@@ -158,9 +158,8 @@ class Comparer:
             self._fails(graph, number, call, Failure("run", verdict.kind, verdict=verdict))
         elif graph.draws_by_inductor and graph.compared == [number]:
             self._judge_own_random(graph, number, call, expected)
-            if len(graph.module.graph.nodes) <= own_random.MOST_NODES:
-                with contextlib.suppress(Exception):  # a graph that cannot be interpreted
-                    self.draws.note(graph.module, call)
+            with contextlib.suppress(Exception):  # a graph that cannot be interpreted
+                self.draws.note(graph.module, call)
         elif not self._record.other_zeros:
             with contextlib.suppress(Exception):  # a tensor subclass may refuse to say which sign its zeros have
                 if found.has_other_zeros:

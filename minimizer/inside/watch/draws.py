@@ -7,7 +7,6 @@ one run have to do with each other, so Welch's t of a figure of each run is a te
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import time
 import warnings
@@ -74,10 +73,14 @@ class Draws:
 
     def note(self, module: fx.GraphModule, call: Call) -> None:
         """Note the operators of a graph that draw in a call, with the arguments that they are given."""
-        if len(self._noted) < MOST_OPERATORS:
-            with call.started(), torch.no_grad(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the script's own run has them
-                _Watching(module, self._noted).run(*snapshot.clone(list(call.inputs)))
+        if len(self._noted) < MOST_OPERATORS and len(module.graph.nodes) <= own_random.MOST_NODES:
+            with torch.no_grad():
+                _Watching(module, self._note).watch(call)
+
+    def _note(self, drawn: Drawn) -> None:
+        is_small = all(value.numel() < MOST_ELEMENTS for value in tensors((drawn.args, drawn.kwargs)))
+        if is_small and len(self._noted) < MOST_OPERATORS and drawn.key not in self._noted:
+            self._noted[drawn.key] = Drawn(drawn.node, *snapshot.clone((drawn.args, drawn.kwargs)))
 
     def differing(self) -> str:
         """The first operator that draws otherwise when compiled alone, in words; empty if none is seen to."""
@@ -92,55 +95,51 @@ class Draws:
 
 
 class _Watching(fx.Interpreter):
-    """Runs a graph, and notes each operator that changes the state of a generator."""
+    """Runs a graph, and follows the values that depend on random numbers. ``on_draw``: called with each operator that has drawn some."""
 
-    def __init__(self, module: fx.GraphModule, noted: dict[Key, Drawn]) -> None:
+    def __init__(self, module: fx.GraphModule, on_draw: Callable[[Drawn], None] = lambda drawn: None) -> None:
         super().__init__(module)
-        self._noted = noted
-
-    def run_node(self, n: fx.Node) -> Any:
-        if n.op not in ("call_function", "call_method"):
-            return super().run_node(n)
-        before = generator_states()
-        result = super().run_node(n)
-        if len(self._noted) < MOST_OPERATORS and _differ(before, generator_states()):
-            args, kwargs = self.fetch_args_kwargs_from_env(n)
-            drawn = Drawn(n, tuple(args), dict(kwargs))
-            given = tensors((drawn.args, drawn.kwargs))
-            if drawn.key not in self._noted and all(value.numel() < MOST_ELEMENTS for value in given):
-                self._noted[drawn.key] = Drawn(n, *snapshot.clone((drawn.args, drawn.kwargs)))
-        return result
-
-
-class _Following(fx.Interpreter):
-    """Runs a graph, and follows the values that depend on random numbers. ``raises_on_draws``: whether it raises at an operator that has one."""
-
-    raises_on_draws = False
-
-    def __init__(self, module: fx.GraphModule) -> None:
-        super().__init__(module)
+        self._on_draw = on_draw
         self._random = set[fx.Node]()
+        self._last: fx.Node | None = None
+
+    def watch(self, call: Call) -> None:
+        """Run a call, on copies of its inputs.
+
+        Raises:
+            Exception: whatever the graph raises.
+        """
+        with call.started(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the script's own run has them
+            self.run(*snapshot.clone(list(call.inputs)))
+
+    @property
+    def ended_on_draws(self) -> bool:
+        """Whether the last node that was run depends on random numbers."""
+        return self._last in self._random
 
     def run_node(self, n: fx.Node) -> Any:
-        depends, before = any(node in self._random for node in n.all_input_nodes), generator_states()
+        self._last, before = n, generator_states()
         try:
             result = super().run_node(n)
-        except Exception:
-            self.raises_on_draws = depends or _differ(before, generator_states())
-            raise
-        if depends or _differ(before, generator_states()):
-            self._random.add(n)
+        finally:
+            has_drawn = any(not torch.equal(*pair) for pair in zip(before, generator_states(), strict=True))
+            if has_drawn or not self._random.isdisjoint(n.all_input_nodes):
+                self._random.add(n)
+        if has_drawn and n.op in ("call_function", "call_method"):
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            self._on_draw(Drawn(n, tuple(args), dict(kwargs)))
         return result
 
 
 def raises_on_draws(module: fx.GraphModule, call: Call) -> bool:
     """Whether the error of a call in eager may depend on the random numbers that were drawn: other ones may raise none."""
-    following = _Following(module)
-    with call.started(), warnings.catch_warnings(), contextlib.suppress(Exception):
-        warnings.simplefilter("ignore")
-        following.run(*snapshot.clone(list(call.inputs)))
-        return True  # it does not even raise again
-    return following.raises_on_draws
+    watching = _Watching(module)
+    try:
+        watching.watch(call)
+    except Exception:
+        return watching.ended_on_draws
+    return True  # it does not even raise again
 
 
 def figures_of(values: Tensor) -> dict[str, Tensor]:
@@ -199,7 +198,7 @@ def difference(*rounds: tuple[Runs, Runs]) -> str:
     first, *others = (other_figures(one.figures, other.figures) for one, other in rounds)
     for name, (expected, actual) in first.items():
         if all(name in more and (more[name][0] < more[name][1]) == (expected < actual) for more in others):
-            return f"from another distribution than eager ({name}: {expected:.3g} in eager, {actual:.3g} compiled)"
+            return f"from another distribution than eager ({name}: {expected:.3g} in eager, {actual:.3g} compiled, in each of two rounds of {RUNS} runs)"
     return ""
 
 
@@ -248,10 +247,6 @@ def _elements(result: Any) -> Tensor:
         raise ValueError("a result has no plain storage")
     values = [torch.view_as_real(one) if one.is_complex() else one for one in tensors(result)]
     return torch.cat([one.detach().double().cpu().flatten() for one in values])
-
-
-def _differ(before: list[Tensor], after: list[Tensor]) -> bool:
-    return any(not torch.equal(*pair) for pair in zip(before, after, strict=True))
 
 
 def _described(value: Any) -> Any:
