@@ -185,7 +185,7 @@ _VALUES = (
     ),
     Excuse(
         "random_replaced", "values",
-        "Random numbers are drawn by eager's generator in compiled code too: of Inductor's own, in the forward of graphs of at most 500 operations, only dtype, shape, device, errors, and how the draws of single operators are spread are looked at",
+        "Random numbers are drawn by eager's generator in compiled code too: of Inductor's own, in the forward of graphs of at most 500 operations, only dtype, shape, device, errors, and how the draws of three small operators at most are spread are looked at",
         "the same seed draws other numbers under Inductor",
     ),
     Excuse(
