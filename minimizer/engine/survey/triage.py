@@ -100,11 +100,9 @@ class Triage:
 
     def _with_draws(self, found: Found) -> Found:
         """The verdict, unless a healthy script was seen to draw otherwise than in eager."""
-        return (
-            other_draws(found, self._draws)
-            if self._draws and isinstance(found, Settled) and is_healthy(found)
-            else found
-        )
+        if self._draws and isinstance(found, Settled) and is_healthy(found):
+            return other_draws(found, self._draws)
+        return found
 
     def _is_worth_another(self, seconds: float) -> bool:
         """Whether to rerun a script that is healthy so far, for flaky failures or the rest of the coverage plan."""

@@ -280,6 +280,19 @@ def test_what_only_the_program_around_the_graphs_can_tell_makes_a_suspect(fact: 
     assert found.otherwise.runs == len(executor.compiled), "it is run as often as a healthy script"
 
 
+def test_a_healthy_script_that_draws_otherwise_is_run_as_often_as_others_and_not_called_healthy() -> None:
+    found, executor, _ = triage(finished(draws="torch.rand_like draws DRAWN"))
+    assert isinstance(found, Settled)
+    assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.UNEXPLAINED, Kind.WRONG_OUTPUT)
+    assert found.summary.startswith("Inductor's own torch.rand_like draws DRAWN: ")
+    assert found.runs == len(executor.compiled) > 1
+
+
+def test_a_failing_call_counts_before_a_draw() -> None:
+    found, _, _ = triage(finished(draws="torch.rand_like draws DRAWN"), held(verdict=WRONG))
+    assert isinstance(found, Case)
+
+
 TIMED = """
 import time
 
