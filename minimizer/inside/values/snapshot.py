@@ -260,11 +260,6 @@ def _as_non_leaf(detached: Tensor) -> Tensor:
         return _NonLeaf.apply(torch.empty(0, requires_grad=True), lambda: detached)
 
 
-def returned(value: Tensor, *, requires_grad: bool) -> Tensor:
-    """A tensor as an operator returns it: one that requires a gradient is no leaf, so that it may be changed in place."""
-    return _as_non_leaf(value) if requires_grad else value
-
-
 def rng_state() -> dict[str, Any]:
     """The states of all global random generators: torch on CPU and CUDA, ``random``, and numpy if it is loaded."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "random": random.getstate()}
@@ -322,7 +317,6 @@ class GlobalState:
         """
         before = global_state()
         with contextlib.ExitStack() as stack:
-            stack.callback(_leave_autocast, _autocast_nesting())
             stack.callback(_set_plain_switches, before)
             _set_plain_switches(self)
             stack.enter_context(_no_compiled_autograd())
@@ -350,24 +344,6 @@ class GlobalState:
                     )
                 )
             yield
-
-
-def _autocast_nesting() -> int:
-    """How many blocks of autocast the current thread is in."""
-    nesting: int = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    return nesting
-
-
-def _leave_autocast(nesting: int) -> None:
-    """Leave the blocks of autocast inside of these many: a graph that raises in the middle of one does not.
-
-    Else the script's own blocks would never be the outermost one, at whose end the casts of weights are forgotten.
-    """
-    for left in range(_autocast_nesting() - 1, nesting - 1, -1):
-        torch.autocast_decrement_nesting()
-        if left == 0:
-            torch.clear_autocast_cache()
 
 
 @contextlib.contextmanager

@@ -16,8 +16,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from ..graph import state
-from ..referee.call import Call, GradientCall, Side
-from ..referee.comparison import Run
+from ..referee.call import Call, Function, GradientCall, Side
 from ..values.rounding import tensors
 from ..values.snapshot import GlobalState, global_state, has_plain_storage
 from .captured import CapturedGraph
@@ -37,12 +36,12 @@ class BackwardCall:
         graph: CapturedGraph,
         number: int,
         call: Call,
-        compiled: Run,
+        compiled: Function,
         actual: Any,
         edges: Sequence[GradientEdge] = (),
         inputs: Sequence[Any] = (),
     ) -> None:
-        """``compiled``: runs the call's compiled code again. ``edges``: see `own_gradients.edges_of`. ``inputs``: those of the call, as it has left them."""
+        """``edges``: see `own_gradients.edges_of`. ``inputs``: those of the call, as it has left them."""
         self.graph, self.number, self.key = graph, number, graph.key
         self._call, self._compiled = call, compiled
         self._cotangents: dict[int, torch.Tensor] = {}
@@ -98,7 +97,7 @@ class BackwardCall:
 
     def compiled(self, replay: Call) -> Side:
         """Run the replay compiled; its gradients."""
-        return self._own.in_place_of(self._compiled(replay))
+        return self._own.in_place_of(self.graph.lifted.run(replay, self._compiled))
 
     def own(self, replayed: Side) -> Side | None:
         """The gradients of the script's own backward, if known and different from the replay of the same compiled code."""

@@ -9,26 +9,21 @@ and left out.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from torch import fx
 from torch.autograd.graph import GradientEdge
 from torch.fx.experimental._backward_state import BackwardState
 
 from ..failures import describe, device_error, raised_while_compiling
-from ..graph.severed import Unmatched, Unseverable
 from ..messages import Failure
 from ..referee import steadiness
 from ..referee.call import Call, Function, GradientCall, Side
-from ..referee.comparison import Begins, Judged, Raised, Run, Step, compare_call
+from ..referee.comparison import Begins, Judged, Raised, Step, compare_call
 from ..referee.referee import Verdict
-from ..values import communication, snapshot
-from ..values.capturing import runs_cuda_graphs
+from ..values import snapshot
 from ..values.device import settle
-from ..values.rounding import tensors
 from . import own_random
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
@@ -61,38 +56,31 @@ class Comparer:
         self.check_gradients()
         self.merged.look()
         inputs = graph.lifted.inputs(args)
-        if graph.is_severed:
-            return self._compared_severed(graph, number, compiled, args, inputs)
         try:
             call = self._call(graph, inputs)
         except Exception as error:
             self._cannot_compare(graph, error)
-            return _made(compiled, args)
+            return compiled(*args)
         if self._holder.is_at(graph, number):
             self._holder.hold(graph, call, Failure("run"))
         try:
-            with communication.refusals() as refused:
-                expected = call.run(call.function)
+            expected = call.run(call.function)
         except Exception as error:
             self._lost.end_if(error)
-            if refused:
-                return self._whole(graph, number, compiled, args, refused[0])
             self._line.phase("run", graph, number)  # compiled code may end the process where eager raises
             try:
-                actual = _made(compiled, args)
+                actual = compiled(*args)
             except Exception as raised:
                 if graph.draws_by_inductor and type(raised) is type(error):
                     self._judge_own_errors(graph, number, call, error)
                 raise
             self._record.raises_on_copies(graph, number, error)
             return actual
-        if refused:
-            return self._whole(graph, number, compiled, args, refused[0])
         self._line.phase("run", graph, number)
         edges = edges_of(inputs) if call.switches.grad else []
         held, name = self.kept.before(inputs), f"call {number} of graph {graph.index}"
         try:
-            actual = _made(compiled, args)
+            actual = compiled(*args)
             settle()
         except Exception as error:
             self._lost.end_if(error, graph, number, "run")
@@ -110,86 +98,14 @@ class Comparer:
         if self._asked.measure and number == 0:
             self._time(graph, call, compiled)
         if self._asked.values:
-            self._judge(graph, number, call, expected, Side(actual, inputs).in_container_of(expected))
+            side = Side(actual, inputs).in_container_of(expected)
+            if self.merged.keep(graph.index, number, expected.result, side.result):
+                self._record.excuse("one_object", graph)
+            self._judge(graph, number, call, expected, side)
             if call.switches.grad:
-                run = functools.partial(graph.lifted.run, compiled=compiled)
-                self._keep_for_backward(graph, number, call, run, actual, edges, inputs)
+                self._keep_for_backward(graph, number, call, compiled, actual, edges, inputs)
         snapshot.set_rng_state(after)
         return actual
-
-    def _compared_severed(
-        self,
-        graph: CapturedGraph,
-        number: int,
-        compiled: Function,
-        args: list[Any],
-        whole: list[Any],
-    ) -> Any:
-        """`compared` for a graph that communicates: compiled code goes first, and eager is given what its collectives have returned."""
-        self._line.phase("compare", graph, number)
-        try:
-            severed, inputs = graph.severed(whole), graph.given(whole)
-            call = self._call(graph, inputs)
-        except Unseverable as error:
-            return self._whole(graph, number, compiled, args, str(error))
-        except Exception as error:
-            self._cannot_compare(graph, error)
-            self._line.phase("script", graph, number)
-            return _made(compiled, args)
-        edges = edges_of(inputs) if call.switches.grad else []
-        held, name = self.kept.before(inputs), f"call {number} of graph {graph.index}"
-        self._line.phase("script", graph, number)  # it waits for the other ranks, which is no time of the compiler's
-        with communication.recorded() as heard:
-            actual = compiled(*args)
-            settle()
-        self._line.phase("compare", graph, number)
-        self.kept.after(name, held)
-        self.kept.keep(name, actual)
-        after, why = snapshot.rng_state(), ""
-        try:
-            with communication.refusals() as refused:
-                if runs_cuda_graphs():
-                    raise Unmatched(communication.IN_CUDA_GRAPHS)
-                with call.started():
-                    returned, given = severed.apart(call.inputs, heard)
-                call = replace(call, function=severed.module, inputs=[*call.inputs, *returned])
-                expected = call.run(call.function)
-            values, results = [*inputs, *returned], graph.given(actual)
-        except (Unmatched, Unseverable) as error:
-            why = str(error)
-        except Exception as error:
-            self._lost.end_if(error)
-            if not refused:
-                self._record.raises_on_copies(graph, number, error)
-                return actual
-        finally:
-            snapshot.set_rng_state(after)
-        if why or refused:
-            self._communicates(graph, why or refused[0])
-            return actual
-        if self._holder.is_at(graph, number):
-            self._holder.hold(graph, call, Failure("run"))
-        if self._asked.values:
-            self._judge(graph, number, call, expected, Side((*results, *given), values).in_container_of(expected))
-            if graph.is_local or any(value.requires_grad for value in returned):
-                if any(value.requires_grad for value in tensors(actual)):
-                    fact = f"gradients of graph {graph.index}: its backward may communicate with other ranks"
-                    self._record.excuse("communicates", graph, fact=fact)
-            elif call.switches.grad:
-                self._keep_for_backward(graph, number, call, _again(graph, compiled, heard), actual, edges, values)
-        snapshot.set_rng_state(after)
-        return actual
-
-    def _whole(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any], why: str) -> Any:
-        """Make a call of a graph that turns out to communicate in a way that cannot be compared."""
-        self._communicates(graph, why)
-        self._line.phase("script", graph, number)
-        return _made(compiled, args)
-
-    def _communicates(self, graph: CapturedGraph, why: str) -> None:
-        graph.is_whole(why)
-        self._record.note(f"graph {graph.index}: {graph.why_not}, so it is not compared")
-        self._record.excuse("communicates", graph, left_out=graph.why_not)
 
     def check_gradients(self, *, is_over: bool = False) -> None:
         """Replay, on both sides, every backward that the script ran since the last check; see `Backwards.take`.
@@ -202,8 +118,7 @@ class Comparer:
                 self.kept.writes_over(f"{call} writes over a gradient of an earlier one, which the script still holds")
             if backward.is_behind_change and not self._record.behind_change:
                 self._record.behind_change = call
-            with communication.alone():
-                self._check_gradient(backward, is_over)
+            self._check_gradient(backward, is_over)
 
     def _call(self, graph: CapturedGraph, inputs: list[Any]) -> Call:
         unfaithful: list[str] = []
@@ -229,8 +144,6 @@ class Comparer:
 
     def _judge(self, graph: CapturedGraph, number: int, call: Call, expected: Side, actual: Side) -> None:
         """Judge a call by both sides' results and inputs afterwards, and hold it if it fails."""
-        if self.merged.keep(graph.index, number, expected.result, actual.result):
-            self._record.excuse("one_object", graph)
         found = compare_call(call, lambda each: actual, expected, known=graph.known)
         if isinstance(found, Raised):
             self._cannot_compare(graph, found.error)
@@ -246,7 +159,7 @@ class Comparer:
         elif graph.draws_by_inductor and graph.compared == [number]:
             self._judge_own_random(graph, number, call, expected)
             with contextlib.suppress(Exception):  # a graph that cannot be interpreted
-                self.draws.note(_module(call), call)
+                self.draws.note(graph.module, call)
         elif not self._record.other_zeros:
             with contextlib.suppress(Exception):  # a tensor subclass may refuse to say which sign its zeros have
                 if found.has_other_zeros:
@@ -254,17 +167,17 @@ class Comparer:
         if verdict.note:
             self._record.note(verdict.note)
         with contextlib.suppress(Exception):  # only a figure in the report: no verdict depends on it
-            self._record.largest.look(_module(call).graph, found)
+            self._record.largest.look(graph.module.graph, found)
 
     def _judge_own_random(self, graph: CapturedGraph, number: int, call: Call, expected: Side) -> None:
         """Judge what Inductor's own random operators return at the first call of a graph, and hold it if that is of another dtype or shape."""
-        if not own_random.gives_otherwise(_module(call), call, expected):
+        if not own_random.gives_otherwise(graph.module, call, expected):
             return
         # The script's tolerance would decide, and the values are of another stream.
         call = replace(call, random=False, tolerance=None)
         found = compare_call(
             call,
-            lambda each: own_random.compiled_side(_module(call), graph.backend, each, expected),
+            lambda each: own_random.compiled_side(graph.module, graph.backend, each, expected),
             expected,
             begins=self._phases(graph, number, "run"),
         )
@@ -316,7 +229,7 @@ class Comparer:
         graph: CapturedGraph,
         number: int,
         call: Call,
-        compiled: Run,
+        compiled: Function,
         actual: Any,
         edges: Sequence[GradientEdge],
         inputs: Sequence[Any],
@@ -355,15 +268,11 @@ class Comparer:
         """The failure of a replay; None if it passes, or if it cannot be compared."""
         graph, number = backward.graph, backward.number
         phases = self._phases(graph, graph.calls - 1, "backward")
-        with communication.refusals() as refused:
-            found = compare_call(replay, backward.compiled, known=graph.known, begins=phases)
-            if isinstance(found, Judged) and not found.verdict.fault:
-                own, judged = backward.own(found.actual), found
-                if own is not None:
-                    found = compare_call(replay, lambda each: own, judged.expected, known=graph.known)
-        if refused:
-            self._record.excuse("communicates", graph, fact=f"gradients of graph {graph.index}: {refused[0]}")
-            return None
+        found = compare_call(replay, backward.compiled, known=graph.known, begins=phases)
+        if isinstance(found, Judged) and not found.verdict.fault:
+            own, judged = backward.own(found.actual), found
+            if own is not None:
+                found = compare_call(replay, lambda each: own, judged.expected, known=graph.known)
         if isinstance(found, Raised):
             error = found.error
             if found.step is Step.EAGER:
@@ -385,7 +294,7 @@ class Comparer:
         verdict = found.verdict
         self._record.compared(graph, number, verdict, "backward")
         with contextlib.suppress(Exception):
-            self._record.largest.look(_module(replay).graph, found)
+            self._record.largest.look(graph.module.graph, found)
         return Failure("backward", "wrong_gradient", verdict=verdict) if verdict.fault else None
 
     def _phases(self, graph: CapturedGraph, number: int, compiled: str) -> Begins:
@@ -415,25 +324,3 @@ class Comparer:
         self._record.cannot_compare(graph, error)
         fact = f"gradients of graph {graph.index}: {type(error).__name__}: {error}"
         self._record.excuse("gradients_unreplayed", graph, fact=fact)
-
-
-def _made(compiled: Function, args: list[Any]) -> Any:
-    """The script's own call, which all ranks make."""
-    with communication.together():
-        return compiled(*args)
-
-
-def _again(graph: CapturedGraph, compiled: Function, heard: Sequence[communication.Heard]) -> Run:
-    """Runs compiled code of a graph that communicates, with what it heard in the script's own call."""
-
-    def run(replay: Call) -> Side:
-        given = replay.inputs[: len(graph.module.graph.find_nodes(op="placeholder"))]
-        with communication.replayed(heard):
-            return graph.lifted.run(replace(replay, inputs=given), compiled)
-
-    return run
-
-
-def _module(call: Call) -> fx.GraphModule:
-    assert isinstance(call.function, fx.GraphModule)
-    return call.function
