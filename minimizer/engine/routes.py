@@ -19,10 +19,11 @@ from minimizer.engine.advice.rules import Cause
 from minimizer.engine.between.answer import NO_ANSWER, Answer, checked_of
 from minimizer.engine.budget.clock import until_over
 from minimizer.engine.budget.patience import LEAST_TIMEOUT, ONLY_SHARE
-from minimizer.engine.child.protocol import Health
+from minimizer.engine.child.protocol import Health, OtherDraws
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.job import Parts
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels import distribution
 from minimizer.engine.levels.calls import CallsLevel
 from minimizer.engine.levels.cost import CostLevel, SavedLevel, announce
 from minimizer.engine.levels.cost_oracle import SavedOracle
@@ -215,6 +216,26 @@ class Routes:
         oracle = Oracle(self.parts.executor, case.survey, (signature,))
         script = self.parts.job.script
         return CostLevel(case, kind, cause, self.journal, oracle=oracle, script=script, health=health).draft()
+
+    def by_draws(self, draws: OtherDraws, otherwise: Settled) -> Draft | None:
+        """The repro of an operator that Inductor draws from another distribution.
+
+        None if the script runs in several processes, or its graph does not show it when run by itself.
+        """
+        fold.checked(self.journal.report, checked_of(otherwise.checked, self.exact))
+        distribution.announce(draws, self.journal)
+        if not self._stands_alone:
+            return None
+        return self._tried("the operator, by what it draws", partial(self._by_distribution, draws))
+
+    def _by_distribution(self, draws: OtherDraws) -> Draft | None:
+        signature = Signature(distribution.KIND)
+        case = self.parts.triage.held_first(draws.graph, signature)
+        if case is None:
+            return None
+        oracle = Oracle(self.parts.executor, case.survey, (signature,))
+        level = distribution.DistributionLevel(case, draws, self.journal, oracle=oracle, script=self.parts.job.script)
+        return level.draft()
 
     def _by_saved(self, cause: Cause) -> Draft | None:
         job = self.parts.job

@@ -161,6 +161,9 @@ class Graphs:
         end = found if isinstance(found, Settled) else routes.follow(found)
         if isinstance(end, Draft) or routes.is_beside:
             return end if isinstance(end, Settled) else _drafted(end)
+        draws = routes.parts.triage.draws
+        if draws is not None and (end.reason, end.kind) == (Reason.UNEXPLAINED, Kind.WRONG_OUTPUT):
+            return OtherDraws(draws, end)
         asked = routes.parts.job.options.expected_finding
         is_uncompiled = end.reason is Reason.NOTHING_COMPILED  # a graph break may be why; a figure needs a graph
         if asked is not None and (is_healthy(end) or (is_uncompiled and not asked.is_figure)):
@@ -180,6 +183,21 @@ class Graphs:
                 if not error.is_time:
                     raise
                 raise BudgetExceeded(f"{error}, {parts.surveys.doing}") from None
+
+
+@dataclass(frozen=True)
+class OtherDraws:
+    """An operator that Inductor's own generator draws from another distribution, of a script that got this verdict."""
+
+    draws: protocol.OtherDraws
+    verdict: Settled
+
+    def attempt(self, routes: Routes) -> Draft | Settled:
+        """The repro; else the verdict."""
+        with until_over(), suppress(ChildFailed):  # what was seen stays so
+            if (made := routes.by_draws(self.draws, self.verdict)) is not None:
+                return made
+        return replace(self.verdict, summary=f"{self.verdict.summary} {UNSHOWN}")
 
 
 @dataclass(frozen=True)
@@ -310,7 +328,7 @@ def _drafted(draft: Draft) -> Unpublic | Draft:
     return draft if draft.found is None or is_public(draft.found.reduced) else Unpublic(draft)
 
 
-Suspect = Unpublic | Unfirm | Between | Graphs | Costly | Untouched | Layout
+Suspect = Unpublic | Unfirm | Between | Graphs | OtherDraws | Costly | Untouched | Layout
 
 
 def order(suspect: Suspect) -> int:
@@ -324,6 +342,7 @@ def order(suspect: Suspect) -> int:
         Unfirm,
         Between,  # its trials compile no kernel; the graphs wait, to get a repro of their own
         Graphs,
+        OtherDraws,  # their values are right
         Costly,  # the graphs are right
         Untouched,  # failures that our own runs do not show
         Layout,  # ranks below every other failure

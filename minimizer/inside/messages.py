@@ -301,6 +301,15 @@ class Merged:
 
 
 @dataclass
+class OtherDraws:
+    """The first operator that Inductor's own generator draws otherwise than eager does, by its graph and node there; ``what``: in words."""
+
+    graph: int
+    node: str
+    what: str
+
+
+@dataclass
 class Missing:
     """A call that returned when compiled, and raised in eager."""
 
@@ -381,7 +390,7 @@ class Finished(Said):
     written_over: str
     other_zeros: str
     behind_change: str
-    draws: str
+    draws: OtherDraws | None
     notes: list[str]
     printed: str
     output: str | None = None

@@ -66,6 +66,8 @@ class Outcome(Said):
     figures: Message | None = None
     cost: Message | None = None
     """The cost of a program on both sides."""
+    apart: Message | None = None
+    """The figure in which the random numbers of both sides are apart, see `referee.distributions.Apart`."""
     values: dict[str, str] = field(default_factory=dict)
     """Answers as text, by the queried expression or operator."""
     exact: Message | None = None

@@ -142,6 +142,17 @@ class CostRequest(TrialRequest):
     """
 
 
+@dataclass(frozen=True, kw_only=True)
+class DrawsRequest(TrialRequest):
+    """A program as in a trial, whose random numbers are compared by their distribution.
+
+    ``fallback``: whether compiled code draws by eager's operators, not by Inductor's own.
+    """
+
+    task: ClassVar[str] = "measure_draws"
+    fallback: bool = False
+
+
 @dataclass(frozen=True)
 class TableLayer:
     """A layer of a table, by the name of its function and the names of its input and output values."""

@@ -309,6 +309,7 @@ def main(incoming: int, outgoing: int) -> None:
         ready = warm_up()
         with asking_the_driver(), counted_without_runtime():
             from .tasks.cost import measure_cost
+            from .tasks.draws import measure_draws
             from .tasks.exact_run import exact_run
             from .tasks.layers import layers
             from .tasks.loss_curve import loss_curve
@@ -329,6 +330,7 @@ def main(incoming: int, outgoing: int) -> None:
         judge,
         observe,
         measure_cost,
+        measure_draws,
         check_operators,
         layers,
         rerun,

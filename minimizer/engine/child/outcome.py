@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, FiniteFloat
 
 from minimizer.engine.child.bounded import Amount, Count, Line, Long, Loose, Number, Text
 from minimizer.engine.child.compilations import Break, Recompile
@@ -140,6 +140,14 @@ class Cost(Loose):
     compiled: Amount
 
 
+class Apart(Loose):
+    """A figure in which the random numbers of both sides are apart, see `inside.referee.distributions`."""
+
+    figure: Literal["distinct", "zeros", "NaN", "mean", "square", "least", "largest", "neighbours"]
+    eager: FiniteFloat
+    compiled: FiniteFloat
+
+
 class Ending(StrEnum):
     """The ending of a trial: the child's own values (``inside/outcome.py``), and three that we assign."""
 
@@ -199,6 +207,8 @@ class Outcome(Loose):
     figures: Figures | None = None
     cost: Cost | None = None
     """For a measuring trial: the cost of both sides."""
+    apart: Apart | None = None
+    """For a trial of random numbers: the figure in which both sides are apart; None if they are not."""
     parts: dict[Text, bool] = Field(default_factory=dict, max_length=10_000)
     """For a trial with switches: the queried parts of the compiler, and whether each made a difference."""
     values: dict[Text, Text] = Field(default_factory=dict, max_length=1000)

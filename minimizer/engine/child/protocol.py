@@ -238,6 +238,14 @@ class Merged(Loose):
     what: Text
 
 
+class OtherDraws(Loose):
+    """An operator that Inductor's own generator draws from another distribution than eager does; ``what``: in words."""
+
+    graph: int
+    node: Name
+    what: Text
+
+
 class Missing(Loose):
     """A call that returned when compiled, while its graph raised in eager."""
 
@@ -322,8 +330,8 @@ class Finished(Loose):
     """The first call with a result that is right except for the sign of a zero; empty if there was none."""
     behind_change: Text = ""
     """The first backward before which the script had changed an input of its call, unseen by autograd; empty if there was none."""
-    draws: Text = ""
-    """The first random operator that Inductor draws from another distribution than eager, in words; empty if none is seen to be."""
+    draws: OtherDraws | None = None
+    """The first random operator that Inductor draws from another distribution than eager; None if none is seen to be."""
     notes: list[Text] = Field(default_factory=list, max_length=100)
     printed: Text = ""
     """The last line of its output, if the script ended itself with an exit status."""

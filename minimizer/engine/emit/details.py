@@ -51,5 +51,9 @@ class Details(TypedDict, total=False):
     """For a figure: the factor over the base cost from which compiled code shows the finding."""
     calls: int
     """For times of calls: the number timed together."""
+    figure: str
+    """For random numbers of another distribution: the figure that shows it, see `distribution_idiom.FIGURES`."""
+    apart: float
+    """The difference of that figure's averages that counts as a fault."""
     eager_error: str
     """For a missing error: the name of the exception type that eager raises."""

@@ -24,6 +24,8 @@ _VOLATILE = re.compile(
     r"""['"`].*|<[^<>]*>|(?:/[\w.+-]+){2,}\S*|0x[0-9a-fA-F]+|\b\w*\d{2,}\w*\b|\b(?:buf|arg|op|s|u|x|tmp|primals)_?\d+\w*|[^ -~].*"""
 )
 
+OF_RUNS = "Averages over many runs are compared: the random numbers themselves differ from those of eager in any case."
+
 
 def comment(
     failure: Failure,
@@ -49,6 +51,7 @@ def comment(
         f"torch.compile {words_of(failure).does_for.format(what=what)}{where}.",
         *([f"It {failure.of_graph}: {failure.object}."] if failure.of_graph else []),
         *([details["disputed"]] if "disputed" in details else []),
+        *([OF_RUNS] if "figure" in details else []),
         *_origin(culprits),
         f"torch {torch}, {device}; {often}.",
         f"Run `python repro.py`: exit status 1 while {there}, 0 once {gone}, 125 if it cannot run here.",

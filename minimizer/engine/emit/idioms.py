@@ -20,7 +20,7 @@ from functools import partial
 
 from minimizer.engine.budget.patience import REPRO_SECONDS
 from minimizer.engine.child.clean_process import UNABLE
-from minimizer.engine.emit import cost_idioms
+from minimizer.engine.emit import cost_idioms, distribution_idiom
 from minimizer.engine.emit.details import Details
 from minimizer.engine.emit.inputs import given
 from minimizer.engine.emit.layout import LINE
@@ -54,6 +54,8 @@ def write(kind: Kind, subject: Subject) -> str:
     """The statements below the function."""
     if kind is Kind.WRONG_GRADIENT and not subject.program.grad:
         kind = Kind.WRONG_OUTPUT  # a joint graph: the gradients are among its outputs
+    if "figure" in subject.details:
+        return distribution_idiom.write(subject, _try)
     once = ""
     is_repeated = kind is Kind.MISSING_ERROR or (subject.attempts > 1 and kind is not Kind.CRASH)
     if is_repeated and not all(map(_may_repeat, subject.settings)):
@@ -91,7 +93,7 @@ def evidence(kind: Kind, subject: Subject) -> str:
         return "actual   "  # the handler has already searched the message for the telltale words
     if kind.is_of_metadata:
         return f"AssertionError: {_shared(details)}expected="
-    if kind.is_figure:
+    if kind.is_figure or "figure" in details:
         return "AssertionError: expected="
     return "AssertionError: expected=" if BOTH in _assertion(details) else "AssertionError: "
 

@@ -12,6 +12,7 @@ from minimizer.engine.program.arguments import Code, Ref, substitution
 from minimizer.engine.program.model import Node, Program
 
 HELPERS = (
+    "average",
     "compiled",
     "constants",
     "data",

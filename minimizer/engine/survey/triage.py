@@ -57,8 +57,8 @@ class Triage:
         """The first call with a result that is right except for the sign of a zero."""
         self._behind_change = ""
         """The first backward before which the script had changed an input of its call."""
-        self._draws = ""
-        """The first random operator that draws otherwise than in eager, in words."""
+        self.draws: protocol.OtherDraws | None = None
+        """The first random operator that draws otherwise than in eager; None if none is seen to."""
 
     def run(self) -> Found:
         """Run the script until it fails or gets a verdict; a healthy one several times.
@@ -100,8 +100,8 @@ class Triage:
 
     def _with_draws(self, found: Found) -> Found:
         """The verdict, unless a healthy script was seen to draw otherwise than in eager."""
-        if self._draws and isinstance(found, Settled) and is_healthy(found):
-            return other_draws(found, self._draws)
+        if self.draws is not None and isinstance(found, Settled) and is_healthy(found):
+            return other_draws(found, self.draws.what)
         return found
 
     def _is_worth_another(self, seconds: float) -> bool:
@@ -122,7 +122,7 @@ class Triage:
         self._written_over = self._written_over or survey.finished.written_over
         self._other_zeros = self._other_zeros or survey.finished.other_zeros
         self._behind_change = self._behind_change or survey.finished.behind_change
-        self._draws = self._draws or survey.finished.draws
+        self.draws = self.draws or survey.finished.draws
         return self._judged(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
 
     def _judged(self, rules: Rules[Seen, Found], run: Seen) -> Found:

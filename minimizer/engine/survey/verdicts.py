@@ -209,7 +209,7 @@ def other_draws(found: Settled, draws: str) -> Settled:
     summary = (
         f"Inductor's own {draws}: the operator was compiled alone, and both sides were run under equal seeds. With eager's random operators in "
         "compiled code, by torch._inductor.config.fallback_random, which is a way around it: "
-        f"{found.summary} No repro is written of a distribution."
+        f"{found.summary}"
     )
     return replace(found, status=Status.PARTIAL, reason=Reason.UNEXPLAINED, summary=summary, kind=Kind.WRONG_OUTPUT)
 

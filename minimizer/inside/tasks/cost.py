@@ -40,10 +40,16 @@ def measure_cost(message: Message, channel: Channel) -> None:
     request = CostRequest.read(message)
     torch._inductor.config.compile_threads = request.threads or 1
     trial = Trial(request, channel)
-    channel.send(_measured(trial, request.of, channel))
+    measure = COSTS[request.of]
+
+    def costs(function: Function, inputs: list[Any]) -> Outcome:
+        return Outcome(Ending.SAME, cost=measure(trial, function, inputs)._asdict())
+
+    channel.send(measured(trial, channel, costs))
 
 
-def _measured(trial: Trial, of: str, channel: Channel) -> Outcome:
+def measured(trial: Trial, channel: Channel, measure: Callable[[Function, list[Any]], Outcome]) -> Outcome:
+    """What ``measure`` answers for a program and its inputs, unless it cannot be run in eager, or when compiled."""
     try:
         function, inputs = trial.load()
         call = trial.call_of(function, inputs)
@@ -57,10 +63,9 @@ def _measured(trial: Trial, of: str, channel: Channel) -> Outcome:
             return Outcome.of_error(Ending.EAGER_ERROR, error)
         channel.send(Phase(phase="compiled"))
         try:
-            cost = COSTS[of](trial, function, inputs)
+            return measure(function, inputs)
         except Exception as error:
             return Outcome.raised(error)
-    return Outcome(Ending.SAME, cost=cost._asdict())
 
 
 def _of_calls(trial: Trial, function: Function, inputs: list[Any]) -> Cost:

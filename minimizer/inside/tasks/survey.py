@@ -179,10 +179,10 @@ class Survey:
             )
         )
 
-    def _other_draws(self) -> str:
-        """What differs in the draws of Inductor's own random operators: asked behind the end of a script that has not raised."""
+    def _other_draws(self) -> messages.OtherDraws | None:
+        """The first operator that Inductor's own generator draws otherwise: asked behind the end of a script that has not raised."""
         is_asked = self._request.compile and self._request.values and self._request.hold is None
-        return self._comparer.draws.differing() if is_asked and self._error is None else ""
+        return self._comparer.draws.differing() if is_asked and self._error is None else None
 
     def _output(self) -> str | None:
         """The script's output, which is still forwarded; None if it was not collected."""

@@ -159,7 +159,7 @@ class Comparer:
         elif graph.draws_by_inductor and graph.compared == [number]:
             self._judge_own_random(graph, number, call, expected)
             with contextlib.suppress(Exception):  # a graph that cannot be interpreted
-                self.draws.note(graph.module, call)
+                self.draws.note(graph.index, graph.module, call)
         elif not self._record.other_zeros:
             with contextlib.suppress(Exception):  # a tensor subclass may refuse to say which sign its zeros have
                 if found.has_other_zeros:

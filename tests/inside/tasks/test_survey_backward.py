@@ -184,8 +184,10 @@ def test_inductors_own_random_numbers_are_looked_at_for_their_distribution(
     )
     answer = finished(survey(child, script(home, text)))
     assert answer.exception is None
-    assert answer.draws.startswith("torch.rand_like draws from another distribution than eager" if seen else "")
-    assert bool(answer.draws) is bool(seen)
+    assert (answer.draws is not None) is bool(seen)
+    if answer.draws is not None:
+        assert (answer.draws.graph, answer.draws.node) == (0, "rand_like")
+        assert answer.draws.what.startswith("torch.rand_like draws from another distribution than eager")
 
 
 def test_an_error_that_only_eagers_random_numbers_give_hides_no_wrong_dtype(child: Executor, home: Path) -> None:

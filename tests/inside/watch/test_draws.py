@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import fx
 
+from minimizer.inside.messages import OtherDraws
+from minimizer.inside.referee import distributions
 from minimizer.inside.referee.call import Call
+from minimizer.inside.referee.distributions import DISTINCT, RUNS, Apart, Runs
 from minimizer.inside.values import snapshot
-from minimizer.inside.watch import draws
-from minimizer.inside.watch.draws import DRAWS_THE_SAME, Draws, raises_on_draws
+from minimizer.inside.watch.draws import Draws, raises_on_draws
 
 X = torch.linspace(-1, 1, 1200).reshape(5, 6, 8, 5)
 
@@ -19,7 +21,7 @@ X = torch.linspace(-1, 1, 1200).reshape(5, 6, 8, 5)
 def noted(function: Any, *inputs: Any) -> Draws:
     module = fx.symbolic_trace(function)
     found = Draws()
-    found.note(module, call_of(module, *inputs))
+    found.note(7, module, call_of(module, *inputs))
     return found
 
 
@@ -27,21 +29,21 @@ def call_of(module: fx.GraphModule, *inputs: Any) -> Call:
     return Call(module, list(inputs), snapshot.rng_state(), snapshot.global_state(), random=True)
 
 
-def differing(function: Any, *inputs: Any) -> str:
+def differing(function: Any, *inputs: Any) -> OtherDraws | None:
     return noted(function, *inputs).differing()
 
 
 @pytest.fixture
-def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[draws.Runs, draws.Runs]]:
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Runs, Runs]]:
     """The rounds of runs that were compared."""
-    seen: list[tuple[draws.Runs, draws.Runs]] = []
-    plain = draws.difference
+    seen: list[tuple[Runs, Runs]] = []
+    plain = distributions.difference
 
-    def difference(*rounds: tuple[draws.Runs, draws.Runs]) -> str:
+    def difference(*rounds: tuple[Runs, Runs]) -> Apart | None:
         seen.extend(rounds)
         return plain(*rounds)
 
-    monkeypatch.setattr(draws, "difference", difference)
+    monkeypatch.setattr(distributions, "difference", difference)
     return seen
 
 
@@ -60,11 +62,9 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[draws.Runs, draws.Ru
     ],
     ids=["dropout", "of channels", "rand", "bernoulli", "exponential", "randint", "normal", "one number", "rrelu"],
 )
-def test_inductors_own_operators_draw_as_eagers_do(
-    function: Any, compared: list[tuple[draws.Runs, draws.Runs]]
-) -> None:
-    assert differing(function, X.clone()) == ""
-    assert [(one.distinct, other.distinct) for one, other in compared] == [(draws.RUNS, draws.RUNS)] * 2
+def test_inductors_own_operators_draw_as_eagers_do(function: Any, compared: list[tuple[Runs, Runs]]) -> None:
+    assert differing(function, X.clone()) is None
+    assert [(one.distinct, other.distinct) for one, other in compared] == [(RUNS, RUNS)] * 2
 
 
 @pytest.mark.fault_behind("random_replaced")
@@ -74,15 +74,15 @@ def test_inductors_own_operators_draw_as_eagers_do(
         (lambda x: torch.nn.functional.dropout(x, 0.5), "from another distribution than eager (zeros: "),
         (lambda x: torch.nn.functional.dropout(x, 0.3) * 0.5, "from another distribution"),
         (lambda x: x * torch.nn.functional.dropout(torch.ones(5, 6, 8, 1), 0.3), "from another distribution"),
-        (lambda x: x * (torch.arange(1200).reshape(5, 6, 8, 5) % 3 > 0), DRAWS_THE_SAME),
+        (lambda x: x * (torch.arange(1200).reshape(5, 6, 8, 5) % 3 > 0), str(Apart(DISTINCT, RUNS, 1))),
     ],
     ids=["another rate", "another scale", "one mask for several elements", "no draw"],
 )
 def test_a_dropout_that_is_spread_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch, compiled: Any, what: str) -> None:
     monkeypatch.setattr(torch._inductor, "compile", lambda graph, inputs: lambda *args: (compiled(*args),))
     found = differing(lambda x: torch.nn.functional.dropout(x, 0.3), X + 2)
-    assert found.startswith("torch.nn.functional.dropout draws ")
-    assert what in found
+    assert found is not None and (found.graph, found.node) == (7, "dropout")
+    assert found.what.startswith("torch.nn.functional.dropout draws ") and what in found.what
 
 
 def test_an_operator_that_no_compiler_takes_alone_is_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_an_operator_that_no_compiler_takes_alone_is_passed_by(monkeypatch: pyte
         raise NotImplementedError("not alone")
 
     monkeypatch.setattr(torch._inductor, "compile", refuses)
-    assert differing(lambda x: torch.rand_like(x), X) == ""
+    assert differing(lambda x: torch.rand_like(x), X) is None
 
 
 def test_equal_operators_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_equal_operators_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> 
         return graph
 
     monkeypatch.setattr(torch._inductor, "compile", compile)
-    assert differing(lambda x: torch.rand_like(x) + torch.rand_like(x) + torch.randn_like(x), X) == ""
+    assert differing(lambda x: torch.rand_like(x) + torch.rand_like(x) + torch.randn_like(x), X) is None
     assert len(compiled) == 2
 
 
@@ -121,10 +121,10 @@ def test_an_error_behind_a_draw_may_depend_on_it(function: Any, depends: bool) -
 
 
 def test_nothing_is_run_once_the_time_is_over(
-    monkeypatch: pytest.MonkeyPatch, compared: list[tuple[draws.Runs, draws.Runs]]
+    monkeypatch: pytest.MonkeyPatch, compared: list[tuple[Runs, Runs]]
 ) -> None:
-    monkeypatch.setattr(draws, "SECONDS", 0.0)
-    assert differing(lambda x: torch.nn.functional.dropout(x, 0.5), X) == ""
+    monkeypatch.setattr(distributions, "SECONDS", 0.0)
+    assert differing(lambda x: torch.nn.functional.dropout(x, 0.5), X) is None
     assert compared == []
 
 

@@ -15,6 +15,7 @@ from sample_job import NONE, job_in, parts_of, routes_of
 from minimizer.engine import pipeline
 from minimizer.engine.between.answer import NO_ANSWER, Answer, Found
 from minimizer.engine.between.wrapper_effect import Effect, Side
+from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.compilations import Recompile, StackLine
 from minimizer.engine.child.exact_log import Glance
@@ -40,6 +41,7 @@ from minimizer.engine.suspects import (
     Costly,
     Graphs,
     Layout,
+    OtherDraws,
     Unfirm,
     Unpublic,
     Untouched,
@@ -80,6 +82,7 @@ def test_a_draft_comes_before_all_else_and_a_memory_layout_behind_it() -> None:
         Unfirm(NONE, ()),
         Between(NONE, False),
         Graphs(),
+        OtherDraws(NONE, WELL),
         costly,
         Untouched(WELL),
         Layout(NONE, WELL),
@@ -246,7 +249,7 @@ def test_the_script_stands_for_a_graph_that_is_not_public_where_it_is_no_longer(
 class Layouts:
     """A triage of a script of which nothing is wrong but a memory layout; keeps the verdict that it is asked against."""
 
-    layouts = ("a call",)
+    layouts, draws = ("a call",), None
     against: Settled | None = None
     surveys = SimpleNamespace(rate=None)
 
@@ -472,8 +475,27 @@ def test_a_finding_is_looked_for_where_it_was_asked_for_and_nothing_fails(
     job: Job, monkeypatch: pytest.MonkeyPatch, expect: str, settled: Settled, then: type
 ) -> None:
     monkeypatch.setattr(Graphs, "_survey", lambda *_: settled)
-    triage = SimpleNamespace(layouts=())
+    triage = SimpleNamespace(layouts=(), draws=None)
     assert type(Graphs().attempt(routes_of(asking(job, expect), triage=triage))) is then
+
+
+DRAWN = protocol.OtherDraws(graph=1, node="rand_like", what="torch.rand_like draws the same numbers in each run")
+DRAWS = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It draws otherwise.", kind=Kind.WRONG_OUTPUT)
+
+
+def test_an_operator_that_draws_otherwise_is_the_next_suspect(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Graphs, "_survey", lambda *_: DRAWS)
+    triage = SimpleNamespace(layouts=(), draws=DRAWN)
+    assert Graphs().attempt(routes_of(job, triage=triage)) == OtherDraws(DRAWN, DRAWS)
+
+
+def test_an_operator_that_draws_otherwise_is_told_where_its_graph_cannot_be_held(job: Job) -> None:
+    triage = SimpleNamespace(held_first=lambda graph, signature: None)
+    end = OtherDraws(DRAWN, DRAWS).attempt(routes_of(job, triage=triage))
+    assert isinstance(end, Settled) and (end.status, end.reason) == (Status.PARTIAL, Reason.UNEXPLAINED)
+    failure = job.journal.fault.announced
+    assert (failure.kind, failure.stage) == (Kind.WRONG_OUTPUT, Stage.INDUCTOR)
+    assert failure.message == "Inductor's own torch.rand_like draws the same numbers in each run"
 
 
 def test_nothing_compiled_stays_the_verdict_where_no_finding_is_the_reason(job: Job) -> None:

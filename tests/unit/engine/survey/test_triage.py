@@ -281,7 +281,9 @@ def test_what_only_the_program_around_the_graphs_can_tell_makes_a_suspect(fact: 
 
 
 def test_a_healthy_script_that_draws_otherwise_is_run_as_often_as_others_and_not_called_healthy() -> None:
-    found, executor, _ = triage(finished(draws="torch.rand_like draws DRAWN"))
+    found, executor, _ = triage(
+        finished(draws={"graph": 0, "node": "rand_like", "what": "torch.rand_like draws DRAWN"})
+    )
     assert isinstance(found, Settled)
     assert (found.status, found.reason, found.kind) == (Status.PARTIAL, Reason.UNEXPLAINED, Kind.WRONG_OUTPUT)
     assert found.summary.startswith("Inductor's own torch.rand_like draws DRAWN: ")
@@ -289,7 +291,9 @@ def test_a_healthy_script_that_draws_otherwise_is_run_as_often_as_others_and_not
 
 
 def test_a_failing_call_counts_before_a_draw() -> None:
-    found, _, _ = triage(finished(draws="torch.rand_like draws DRAWN"), held(verdict=WRONG))
+    found, _, _ = triage(
+        finished(draws={"graph": 0, "node": "rand_like", "what": "torch.rand_like draws DRAWN"}), held(verdict=WRONG)
+    )
     assert isinstance(found, Case)
 
 

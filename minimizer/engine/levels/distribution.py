@@ -1,0 +1,106 @@
+"""From an operator that Inductor's own generator draws from another distribution than eager does, to a repro of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from minimizer.engine.child.outcome import Apart, Ending, Outcome
+from minimizer.engine.child.protocol import OtherDraws
+from minimizer.engine.emit import Details
+from minimizer.engine.emit.distribution_idiom import asserts
+from minimizer.engine.journal import Journal
+from minimizer.engine.levels.from_outcomes import details_of
+from minimizer.engine.levels.measured import MeasuredLevel
+from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.signature import Signature
+from minimizer.engine.oracle.timeouts import TrialTimes
+from minimizer.engine.program.model import Program
+from minimizer.engine.program.regions import cut
+from minimizer.engine.survey.cases import Case
+from minimizer.inside.questions import DrawsRequest
+from minimizer.report.model import Failure, Workaround
+from minimizer.vocabulary import Kind, Stage
+
+KIND = Kind.WRONG_OUTPUT
+EAGERS_OPERATORS = "torch._inductor.config.fallback_random = True"
+AS_IN_EAGER = "compiled code draws random numbers by eager's operators, which are not fused with others"
+
+
+@dataclass
+class DrawsOracle:
+    """Judges programs by how their random numbers are spread over many runs of both sides. ``trial`` writes the requests."""
+
+    trial: Oracle
+    trials: int = 0
+    _times: TrialTimes = field(default_factory=TrialTimes)
+
+    def aim(self, program: Program) -> bool:
+        """Whether the program draws otherwise than in eager."""
+        return self.apart(program) is not None
+
+    def check(self, programs: Sequence[Program]) -> list[bool]:
+        """Whether each of the programs still draws otherwise than in eager. Judged in parallel."""
+        return [_apart(outcome) is not None for outcome in self._outcomes(programs)]
+
+    def apart(self, program: Program) -> Apart | None:
+        """The figure in which both sides are apart; None if they are not, or if either does not run."""
+        (outcome,) = self._outcomes([program])
+        return _apart(outcome)
+
+    def is_cured(self, program: Program) -> bool:
+        """Whether the program draws as in eager once compiled code draws by eager's operators."""
+        (outcome,) = self._outcomes([program], fallback=True)
+        return outcome.ending is Ending.SAME and outcome.apart is None
+
+    def _outcomes(self, programs: Sequence[Program], *, fallback: bool = False) -> list[Outcome]:
+        requests = [DrawsRequest(**vars(self.trial.request(one)), fallback=fallback) for one in programs]
+        outcomes = self.trial.executor.judge(requests, timeout=self._times.timeout())
+        self.trials += len(outcomes)
+        self._times.note(outcomes)
+        if any(request.golden_files for request in requests):
+            self.trial.survey.trim()
+        return outcomes
+
+
+def _apart(outcome: Outcome) -> Apart | None:
+    return outcome.apart if outcome.ending is Ending.SAME else None
+
+
+class DistributionLevel(MeasuredLevel):
+    """The search for the smallest part around an operator of the graph ``case``. ``script``: the user's."""
+
+    def __init__(self, case: Case, draws: OtherDraws, journal: Journal, *, oracle: Oracle, script: Path) -> None:
+        self._draws, self._oracle = draws, DrawsOracle(oracle)
+        super().__init__(case, KIND, journal, self._oracle, script)
+
+    def _start(self, whole: Program) -> Program | None:
+        """The operator alone, as the survey compiled it: in the whole graph others may cover its draws."""
+        places = [index for index, node in enumerate(whole.nodes) if node.name == self._draws.node]
+        return cut(whole, places[0], places[0] + 1).without_grad() if places else None
+
+    def _stage(self, program: Program) -> Stage:
+        return Stage.INDUCTOR
+
+    def _details(self, program: Program) -> Details | None:
+        apart = self._oracle.apart(program)
+        if apart is None or not asserts(program):
+            return None
+        self._work_around(program)
+        (outcome,) = self._oracle.trial.judge([program])
+        writes = details_of(program, outcome, None).get("writes", [])
+        return {"figure": apart.figure, "apart": abs(apart.eager - apart.compiled) / 2, "writes": writes}
+
+    def _work_around(self, program: Program) -> None:
+        if self._oracle.is_cured(program):
+            workaround = Workaround(code=EAGERS_OPERATORS, verified=True, where="behind the imports", what=AS_IN_EAGER)
+            self._journal.fault = replace(self._journal.fault, workaround=workaround)
+
+
+def announce(draws: OtherDraws, journal: Journal) -> None:
+    """Announce the failure; it stays in the report however the search ends."""
+    message = f"Inductor's own {draws.what}"
+    failure = Failure(kind=KIND, stage=Stage.INDUCTOR, message=message, signature=Signature(KIND).text)
+    journal.fault = replace(journal.fault, failure=failure)
+    journal.announce(journal.fault)
