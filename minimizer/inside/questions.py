@@ -1,7 +1,7 @@
 """Requests to a forked child: a dataclass per task, and per question to a held run of a script.
 
-The only module that both sides load: the engine creates these and sends their fields, the child reads them back. It
-needs the standard library only, since the child runs in the user's Python.
+Both sides load this module, as they do `rulings`: the engine creates these and sends their fields, the child reads
+them back. It needs the standard library only, since the child runs in the user's Python.
 """
 
 from __future__ import annotations

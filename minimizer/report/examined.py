@@ -19,7 +19,7 @@ class Largest(Part):
     )
     absolute: float | None = None
     relative: float | None = None
-    reason: str = Field("", description="Why it is legal.")
+    reason: str = Field("", description="Why it is legal, or that it is the fault.")
     right: Literal["", "eager", "compiled"] = Field(
         "",
         description="The side that agrees with float64 where the other does not; empty where both do, or neither, or nobody knows.",

@@ -14,6 +14,7 @@ from minimizer.engine.child.curves import Curve, Examined, SignedError
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.traced import Sides, Traced
 from minimizer.engine.child.trouble import Death, Fault, Rule, is_starved_compiler, rule_for
+from minimizer.inside.rulings import Ruling, Unlike
 from minimizer.vocabulary import Kind
 
 GENERATED = re.compile(r"c[a-z0-9]{50,}\.py")
@@ -86,6 +87,12 @@ class Difference(Loose):
     """For a fault that ``assert_close`` would pass: the relative tolerance that goes with `required_atol`."""
     expected: Text = ""
     actual: Text = ""
+    unlike: Unlike | None = None
+    """For another type: the first thing that differs."""
+    expected_alias: Text = ""
+    """The place with which eager's tensor shares its storage, or whose object it is; empty if it has its own."""
+    actual_alias: Text = ""
+    """The same of the compiled one."""
 
 
 class Verdict(Loose):
@@ -93,7 +100,9 @@ class Verdict(Loose):
 
     fault: bool = False
     kind: NumericKind | None = None
-    rule: Text = ""
+    rule: Ruling = Ruling.EQUAL
+    why: Text = ""
+    """More on the rule, for people."""
     discrete: bool = False
     nondeterministic: bool = False
     compiled_error: Number = None

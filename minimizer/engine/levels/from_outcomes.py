@@ -13,6 +13,7 @@ from minimizer.engine.findings import Fault
 from minimizer.engine.oracle.signature import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.survey.cases import message_of, signal_name
+from minimizer.inside.rulings import Ruling, Unlike
 from minimizer.report.culprit import Culprit, Error, Source
 from minimizer.report.model import Failure
 from minimizer.report.words import LAYOUT_ONLY, words_of
@@ -130,7 +131,7 @@ def _tolerances(outcome: Outcome, tolerance: dict[str, Any] | None) -> Details:
     """
     if tolerance:
         return {"rtol": float(tolerance.get("rtol", 0.0)), "atol": float(tolerance.get("atol", 0.0))}
-    if outcome.verdict is not None and outcome.verdict.rule.startswith("exact"):
+    if outcome.verdict is not None and outcome.verdict.rule is Ruling.EXACT:
         return {"rtol": 0.0, "atol": 0.0}
     if small := [d for d in _differences_of(outcome) if d.rtol is not None]:
         # `assert_close` defaults would pass: half of the error is still several times eager's own error.
@@ -147,20 +148,17 @@ def _add_inputs(details: Details, program: Program, differences: Sequence[Differ
     gradients = [name for d in differences if (name := _gradient_at(program, d.where))]
     if gradients:
         details["gradients"] = list(dict.fromkeys(gradients))
-        if any("None" in (d.expected, d.actual) for d in differences if _gradient_at(program, d.where)):
+        if any(d.unlike is Unlike.ABSENT for d in differences if _gradient_at(program, d.where)):
             details["unused"] = True
 
 
 def _add_aspect(details: Details, program: Program, difference: Difference) -> None:
-    details["aspect"] = _sort_of_tensor(difference) if difference.what == "type" else difference.what
+    details["aspect"] = _unlike(difference) if difference.what == "type" else difference.what
     if (place := _output_at(difference.where)) is not None:
         details["output"] = place
     elif (name := _input_at(program, difference.where)) is not None:
         details["input"] = name
-    for text in (difference.expected, difference.actual):
-        other = text.removeprefix("shares storage with ").removeprefix("the object of ")
-        if other == text:  # own storage, or own object
-            continue
+    for other in (difference.expected_alias, difference.actual_alias):
         if (name := _input_at(program, other)) is not None:
             details["alias_of"] = name
             break
@@ -169,11 +167,10 @@ def _add_aspect(details: Details, program: Program, difference: Difference) -> N
             break
 
 
-def _sort_of_tensor(difference: Difference) -> str:
-    """The first of class, layout and device that differs."""
-    pairs = zip(difference.expected.split(", "), difference.actual.split(", "), strict=False)
-    aspects = zip(("class", "layout", "device"), pairs, strict=False)
-    return next((aspect for aspect, (expected, actual) in aspects if expected != actual), "class")
+def _unlike(difference: Difference) -> str:
+    """The aspect of tensors that a difference of type is in: layout or device, else the class."""
+    of_tensors = (Unlike.LAYOUT, Unlike.DEVICE)
+    return difference.unlike.value if difference.unlike in of_tensors else Unlike.CLASS.value
 
 
 def _output_at(where: str) -> str | None:
@@ -214,7 +211,7 @@ def mechanism_of(verdict: Verdict | None) -> dict[str, Any]:
     """The mechanism of a precision fault, as fields of a failure; both empty for other faults."""
     if verdict is None or not verdict.mechanism:
         return {"mechanism": None, "object": ""}
-    return {"mechanism": verdict.mechanism, "object": verdict.rule.partition(": ")[2]}
+    return {"mechanism": verdict.mechanism, "object": verdict.why}
 
 
 def failure_of(outcome: Outcome, signature: Signature) -> Failure:
@@ -246,7 +243,7 @@ def dispute(shown: Outcome, judged: Outcome) -> str | None:
     """
     if judged.ending is not Ending.SAME or _is_nonfinite(shown.verdict):
         return None
-    if judged.verdict is not None and judged.verdict.rule == "undefined":
+    if judged.verdict is not None and judged.verdict.rule is Ruling.UNDEFINED:
         return f"Disputed: {judged.verdict.note}."
     error = error_of(shown)
     enough = f": atol={error.required_atol:.1e} would pass" if error and error.required_atol is not None else ""

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..rulings import Unlike
 from ..values.boundary import (
     WRONG_GRADIENT,
     WRONG_METADATA,
@@ -67,11 +68,13 @@ def check_structure(boundary: Boundary) -> Iterator[Difference]:
     for pair in boundary.pairs:
         if isinstance(pair.expected, Tensor) != isinstance(pair.actual, Tensor):
             kind = WRONG_METADATA if _is_absent_or_zero(pair) else pair.value_kind
-            yield _plain_difference(pair, kind, "type")
+            is_absent = pair.expected is None or pair.actual is None
+            yield _plain_difference(pair, kind, "type", Unlike.ABSENT if is_absent else Unlike.CLASS)
         elif pair.are_tensors:
             expected, actual = _sort_of_tensor(pair.expected), _sort_of_tensor(pair.actual)
-            if expected != actual:
-                yield Difference(pair.where, WRONG_METADATA, "type", expected, actual)
+            if unlike := [aspect for aspect in expected if expected[aspect] != actual[aspect]]:
+                one, other = (", ".join(sort.values()) for sort in (expected, actual))
+                yield Difference(pair.where, WRONG_METADATA, "type", one, other, unlike=unlike[0])
 
 
 def check_python(boundary: Boundary) -> Iterator[Difference]:
@@ -145,8 +148,15 @@ def check_aliasing(boundary: Boundary) -> Iterator[Difference]:
         expected = first_expected.setdefault(_storage(pair.expected), pair.where)
         actual = first_actual.setdefault(_storage(pair.actual), pair.where)
         if expected != actual:
+            one, other = ("" if first == pair.where else first for first in (expected, actual))
             yield Difference(
-                pair.where, WRONG_METADATA, "aliasing", _sharing(pair.where, expected), _sharing(pair.where, actual)
+                pair.where,
+                WRONG_METADATA,
+                "aliasing",
+                _sharing(one),
+                _sharing(other),
+                expected_alias=one,
+                actual_alias=other,
             )
 
 
@@ -161,7 +171,8 @@ def check_identity(boundary: Boundary) -> Iterator[Difference]:
         expected = first_expected.setdefault(id(pair.expected), pair.where)
         actual = first_actual.setdefault(id(pair.actual), pair.where)
         if actual not in (expected, pair.where):
-            yield Difference(pair.where, WRONG_METADATA, "identity", "an object of its own", f"the object of {actual}")
+            one, other = "an object of its own", f"the object of {actual}"
+            yield Difference(pair.where, WRONG_METADATA, "identity", one, other, actual_alias=actual)
 
 
 CHECKS: tuple[Check, ...] = (
@@ -187,7 +198,7 @@ def _element_differences(boundary: Boundary, *, gradients: bool, what: str) -> I
         diff = pair.elements
         if pair.is_gradient is not gradients or diff is None or not diff.count[what]:
             continue
-        numbers = diff.numbers if what == "value" else {}
+        numbers: dict[str, Any] = {**diff.numbers} if what == "value" else {}
         index = diff.first[what]
         yield Difference(
             pair.where,
@@ -213,12 +224,12 @@ def _is_absent_or_zero(pair: Pair) -> bool:
     return pair.is_gradient and other is None and not bool(plain(tensor).count_nonzero())
 
 
-def _sort_of_tensor(tensor: Tensor) -> str:
+def _sort_of_tensor(tensor: Tensor) -> dict[Unlike, str]:
     # A subclass without dispatch, such as Parameter, holds the same data as a Tensor. A graph may return either, and Dynamo sets
     # the class on the value that the script gets.
     is_plain = type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
     sort = "Tensor" if is_plain else type(tensor).__qualname__
-    return f"{sort}, {short(tensor.layout)}, {tensor.device}"
+    return {Unlike.CLASS: sort, Unlike.LAYOUT: short(tensor.layout), Unlike.DEVICE: str(tensor.device)}
 
 
 def _same_python(expected: Any, actual: Any) -> bool:
@@ -255,9 +266,9 @@ def _storage(tensor: Tensor) -> int:
     return storage._cdata if storage.nbytes() > 0 else 0
 
 
-def _sharing(where: str, first: str) -> str:
-    return "storage of its own" if first == where else f"shares storage with {first}"
+def _sharing(other: str) -> str:
+    return f"shares storage with {other}" if other else "storage of its own"
 
 
-def _plain_difference(pair: Pair, kind: str, what: str) -> Difference:
-    return Difference(pair.where, kind, what, outline(pair.expected), outline(pair.actual))
+def _plain_difference(pair: Pair, kind: str, what: str, unlike: Unlike | None = None) -> Difference:
+    return Difference(pair.where, kind, what, outline(pair.expected), outline(pair.actual), unlike=unlike)

@@ -43,7 +43,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..values.boundary import WRONG_GRADIENT, WRONG_OUTPUT, Difference, boundary_of
+from ..rulings import Ruling
+from ..values.boundary import WRONG_GRADIENT, WRONG_METADATA, WRONG_OUTPUT, Difference, boundary_of
 from ..values.elements import Tolerance, default_tolerance, plain, short, wide
 from ..values.magnitudes import magnitudes
 from ..values.rounding import is_inexact
@@ -79,14 +80,15 @@ class Verdict:
     """The referee's verdict on one call.
 
     ``discrete`` without ``fault`` marks a suspect, which the caller must confirm locally. ``differences`` are those that count
-    (faults, or suspects), or all of them if none counts; ``rules`` are the deciding rules by place. Errors are those of the worst
-    place, relative to the norm of the fp64 truth. ``equals_itself``: see the function of that name; set for faults only, from
+    (faults, or suspects), or all of them if none counts; ``rules`` are the deciding rules by place, and ``why`` says more on
+    ``rule``, for people. Errors are those of the worst place, relative to the norm of the fp64 truth. ``equals_itself``: see the function of that name; set for faults only, from
     eager's side. ``mechanism``: how the fault came about, where that is known: `DROPPED_CAST` or `OTHER_PRECISION`.
     """
 
     fault: bool = False
     kind: str | None = None
-    rule: str = "equal"
+    rule: Ruling = Ruling.EQUAL
+    why: str = ""
     discrete: bool = False
     nondeterministic: bool = False
     note: str = ""
@@ -96,7 +98,7 @@ class Verdict:
     noise: float | None = None
     equals_itself: bool = False
     mechanism: str = ""
-    rules: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, Ruling] = field(default_factory=dict)
     excuses: list[str] = field(default_factory=list)
     """The rules of ``minimizer/excuses.py`` by which differences were excused, one for each place."""
     other_zeros: bool = False
@@ -134,8 +136,7 @@ def judge(call: Call, expected: Side, actual: Side, known: Known | None = None) 
 
 def _is_of_rounding(verdict: Verdict) -> bool:
     """Whether all that differs are values that the rules for rounding have judged."""
-    rules = verdict.rules.values()
-    return bool(verdict.differences) and all(rule.startswith(("fp64", "ulps", "discrete")) for rule in rules)
+    return bool(verdict.differences) and all(rule.is_of_rounding for rule in verdict.rules.values())
 
 
 def _by_dtypes(call: Call, verdict: Verdict) -> Verdict:
@@ -147,7 +148,14 @@ def _by_dtypes(call: Call, verdict: Verdict) -> Verdict:
         return verdict
     kind = verdict.kind or verdict.differences[0].kind
     return replace(
-        verdict, fault=True, discrete=False, kind=kind, rule=f"dtypes: {why}", note="", mechanism=OTHER_PRECISION
+        verdict,
+        fault=True,
+        discrete=False,
+        kind=kind,
+        rule=Ruling.DTYPES,
+        why=why,
+        note="",
+        mechanism=OTHER_PRECISION,
     )
 
 
@@ -184,7 +192,7 @@ class _Bench:
     def verdict(self, differences: list[Difference]) -> Verdict:
         if self._own_tolerance:
             if differences and not self._is_noise(differences):
-                return _fault(differences, "the script's own tolerance")
+                return _fault(differences, Ruling.OWN_TOLERANCE)
             self._excuse(self._unequal(), excuse="own_tolerance")
         else:
             covered = [difference for difference in differences if self._is_covered(difference)]
@@ -201,11 +209,15 @@ class _Bench:
     def _ruled(self, differences: list[Difference]) -> Verdict:
         if self._is_noise(differences):
             note = "eager differs from eager"
-            rules = {difference.where: "nondeterministic" for difference in differences}
+            rules = {difference.where: Ruling.NONDETERMINISTIC for difference in differences}
             self._excuse([*rules], excuse="eager_spread")
             is_small = all(map(self._is_spread_small, rules))
             return Verdict(
-                nondeterministic=not is_small, rule="nondeterministic", note=note, differences=differences, rules=rules
+                nondeterministic=not is_small,
+                rule=Ruling.NONDETERMINISTIC,
+                note=note,
+                differences=differences,
+                rules=rules,
             )
         rulings = [self._rule(difference) for difference in differences]
         faults = [ruling for ruling in rulings if ruling.fault]
@@ -289,21 +301,22 @@ class _Bench:
     def _rule(self, difference: Difference) -> Verdict:
         where = difference.where
         if difference.what not in ELEMENTWISE:
-            return _fault([difference], "metadata" if difference.kind == "wrong_metadata" else "no legal difference")
+            is_metadata = difference.kind == WRONG_METADATA
+            return _fault([difference], Ruling.METADATA if is_metadata else Ruling.NEVER_LEGAL)
         if self._spread(where):
-            return _excused(difference, "nondeterministic", "eager differs from eager", excuse="eager_spread")
+            return _excused(difference, Ruling.NONDETERMINISTIC, "eager differs from eager", excuse="eager_spread")
         marks, terms = self._runs.histories.get(where, (Mark.EXACT, 1))
         if Mark.RANDOM in marks and not self._random_is_shared:
             note = "random values come from another stream"
-            return _excused(difference, "random stream", note, excuse="random_stream")
+            return _excused(difference, Ruling.RANDOM_STREAM, note, excuse="random_stream")
         if self._is_undefined(where):
             note = f"{self._runs.why_undefined}: a result that depends on it is undefined, and differs"
-            return _excused(difference, "undefined", note, excuse="undefined_result")
+            return _excused(difference, Ruling.UNDEFINED, note, excuse="undefined_result")
         is_stepped = Mark.DISCRETE in marks or (Mark.ROUNDED in marks and not is_inexact(self._expected[where]))
         if is_stepped:  # a rounded float reinterpreted as integer bits is a step too
             return self._rule_behind_jump(difference, terms)
         if Mark.ROUNDED not in marks and not Mark.RANDOM & marks:
-            return _fault([difference], "exact: every producer is exact")
+            return _fault([difference], Ruling.EXACT)
         truth = self._runs.truth
         if truth is not None and _has(truth, where, self._expected):
             return self._rule_fp64(difference, truth[where], terms)
@@ -329,9 +342,9 @@ class _Bench:
             if not ruling.fault:
                 return ruling
         if self._makes_nan(where):
-            return _fault([difference], "NaN behind a jump")
+            return _fault([difference], Ruling.NAN_BEHIND_JUMP)
         note = "values behind a jump differ: a fault only if a part of the program is wrong on eager's inputs"
-        return Verdict(rule="discrete", discrete=True, note=note, differences=[difference])
+        return Verdict(rule=Ruling.DISCRETE, discrete=True, note=note, differences=[difference])
 
     def _makes_nan(self, where: str) -> bool:
         """Whether compiled code has NaN where eager has a number."""
@@ -360,13 +373,13 @@ class _Bench:
             spread = max((error.norm for error in noise), default=0.0)
             still_loses = compiled.loses(eager.worst_of([Distance.of(run, truth) for run in runs]))
             if still_loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype, margin):
-                return self._with_errors(_fault([difference], "fp64"), far, near, spread)
+                return self._with_errors(_fault([difference], Ruling.FP64), far, near, spread)
             note = "amplified rounding"
         ruling = None if same_jumps else self._without_a_cast(difference, truth)
         if is_small and ruling is None:
             runs = self._redrawn_at(where, same_jumps=same_jumps, is_small=False)
             self._learn(where, expected, truth, eager.worst_of([Distance.of(run, truth) for run in runs]))
-        legal = _excused(difference, "fp64", note, excuse="rounding")
+        legal = _excused(difference, Ruling.FP64, note, excuse="rounding")
         if not is_small and (side := _right_side(expected, actual, truth, dtype)) is not None:
             legal.right[where] = side
         return self._with_errors(ruling or legal, compiled, eager, spread)
@@ -381,7 +394,8 @@ class _Bench:
         expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
         if not drops_a_cast(expected, actual, truth, in_double(kept[where]), torch.finfo(dtype).eps):
             return None
-        return replace(_fault([difference], f"casts: a cast to {short(dtype)} is dropped"), mechanism=DROPPED_CAST)
+        why = f"a cast to {short(dtype)} is dropped"
+        return replace(_fault([difference], Ruling.CASTS, why), mechanism=DROPPED_CAST)
 
     def _redrawn_at(self, where: str, *, same_jumps: bool, is_small: bool) -> list[Tensor]:
         """The values of a place in eager runs with redrawn roundings; in more of them where only small values differ."""
@@ -402,7 +416,7 @@ class _Bench:
         return verdict
 
     def _rule_ulps(self, difference: Difference) -> Verdict:
-        why = self._runs.why_no_truth or "no such place in fp64"
+        why = f"no fp64: {self._runs.why_no_truth or 'no such place'}"
         where = difference.where
         expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
         is_small = self._is_small(difference)
@@ -411,8 +425,8 @@ class _Bench:
         if difference.what != "value":
             most = max((Distance.of(run, expected).missing for run in redrawn), default=0)
             if Distance.of(actual, expected).missing <= MARGIN * most:
-                return _excused(difference, "ulps", "NaN or Inf moves with the last bit", excuse="nonfinite_moves")
-            return _fault([difference], f"ulps (no fp64: {why})")
+                return _excused(difference, Ruling.ULPS, "NaN or Inf moves with the last bit", excuse="nonfinite_moves")
+            return _fault([difference], Ruling.ULPS, why)
         dtype = self._expected[where].dtype
         eps = torch.finfo(dtype).eps if is_inexact(self._expected[where]) else 0.0
         legal = ULPS * eps * expected.abs()
@@ -421,8 +435,8 @@ class _Bench:
             legal[group] = legal[group].clamp(min=margin * noise)
         wrong = ((actual - expected).abs() > legal) & outside(expected, actual, dtype)
         if bool(wrong.any()):
-            return _fault([difference], f"ulps (no fp64: {why})")
-        return _excused(difference, "ulps", "", excuse="ulps")
+            return _fault([difference], Ruling.ULPS, why)
+        return _excused(difference, Ruling.ULPS, "", excuse="ulps")
 
 
 def _right_side(eager: Tensor, compiled: Tensor, truth: Tensor, dtype: torch.dtype) -> str | None:
@@ -448,9 +462,9 @@ def _own(tolerance: Mapping[str, Any] | None) -> Tolerance | None:
     return Tolerance(known.get("rtol", 0.0), known.get("atol", 0.0)) if known else None
 
 
-def _fault(differences: list[Difference], rule: str) -> Verdict:
-    return Verdict(fault=True, kind=differences[0].kind, rule=rule, differences=differences)
+def _fault(differences: list[Difference], rule: Ruling, why: str = "") -> Verdict:
+    return Verdict(fault=True, kind=differences[0].kind, rule=rule, why=why, differences=differences)
 
 
-def _excused(difference: Difference, rule: str, note: str, *, excuse: str) -> Verdict:
+def _excused(difference: Difference, rule: Ruling, note: str, *, excuse: str) -> Verdict:
     return Verdict(rule=rule, note=note, differences=[difference], excuses=[excuse])

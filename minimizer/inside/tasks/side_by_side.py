@@ -329,11 +329,11 @@ class SideBySide:
         """Have the referee judge an event whose values differ by these distances."""
         verdict = self._judged(index, step, list(own))
         if verdict is not None and verdict.nondeterministic:
-            self.note(f"event {index} could not be judged: eager does not agree with itself ({verdict.rule})")
+            self.note(f"event {index} could not be judged: eager does not agree with itself ({verdict.rule.value})")
         if verdict is not None and verdict.fault:
             path = max(own, key=own.__getitem__)
-            what = str(verdict.differences[0]) if verdict.differences else verdict.rule
-            parting = _parting(index, path, what, self._eager.value(path), self._given.value(path), verdict.rule)
+            what = str(verdict.differences[0]) if verdict.differences else verdict.rule.value
+            parting = _parting(index, path, what, self._eager.value(path), self._given.value(path), verdict.rule.value)
             if self.first is None:
                 self.first = parting
             else:

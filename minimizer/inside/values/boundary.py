@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..rulings import Unlike
 from .elements import ElementDiff, Tolerance, default_tolerance, diff_elements, short
 
 WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA = "wrong_output", "wrong_gradient", "wrong_metadata"
@@ -42,6 +43,12 @@ class Difference:
     index: tuple[int, ...] | None = None
     rtol: float | None = None
     """The relative tolerance that goes with `required_atol`, for a fault that ``assert_close`` would pass."""
+    unlike: Unlike | None = None
+    """The first thing that differs, if ``what`` is the type."""
+    expected_alias: str = ""
+    """The place with which eager's tensor shares its storage, or whose object it is; empty if it has its own."""
+    actual_alias: str = ""
+    """The same of the compiled one."""
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}: expected {self.expected}, got {self.actual}"
@@ -176,7 +183,9 @@ class _Walker:
         self._boundary.pairs.append(Pair(where, expected, actual, self._tolerance))
 
     def _mismatch(self, where: str, kind: str, expected: Any, actual: Any) -> None:
-        self._boundary.structure.append(Difference(where, kind, "type", outline(expected), outline(actual)))
+        self._boundary.structure.append(
+            Difference(where, kind, "type", outline(expected), outline(actual), unlike=Unlike.CLASS)
+        )
 
 
 def _container(value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Finds the largest difference between compiled and eager among all compared values, and the reason why it is legal."""
+"""Finds the largest difference between compiled and eager among all compared values, and the reason why it is legal, or that it is the fault."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from ..graph.names import dotted_name
 from ..graph.origins import owner_of
 from ..messages import Largest as Found
 from ..referee.comparison import Judged
-from ..referee.distance import in_double
+from ..referee.distance import ELEMENTWISE, in_double
 from ..referee.referee import Verdict
+from ..rulings import Ruling
 from ..values.boundary import places
 from ..values.elements import PIECE, plain, short
 from ..values.snapshot import has_plain_storage
 
 _REASONS = {
-    "fp64": "eager is as far from float64",
-    "ulps": "no larger than eager's own roundings explain",
-    "discrete": "behind a jump: a fault only where a part of the graph is wrong on eager's inputs",
-    "random stream": "random values come from another stream",
-    "undefined": "it depends on an undefined result",
-    "nondeterministic": "eager differs from eager as well",
+    Ruling.FP64: "eager is as far from float64",
+    Ruling.ULPS: "no larger than eager's own roundings explain",
+    Ruling.DISCRETE: "behind a jump: a fault only where a part of the graph is wrong on eager's inputs",
+    Ruling.RANDOM_STREAM: "random values come from another stream",
+    Ruling.UNDEFINED: "it depends on an undefined result",
+    Ruling.NONDETERMINISTIC: "eager differs from eager as well",
 }
 """Why a difference beyond the tolerance is legal, by the referee's rule."""
 
@@ -80,10 +81,12 @@ def farthest(expected: Tensor, actual: Tensor) -> tuple[float, float | None]:
 
 
 def _reason(verdict: Verdict, where: str, dtype: torch.dtype) -> str:
+    if verdict.fault and any(each.where == where and each.what in ELEMENTWISE for each in verdict.differences):
+        return "it is the fault"
     rule = verdict.rules.get(where)
-    if rule == "fp64" and verdict.right.get(where) == "eager":
-        rule = "ulps"
-    return f"within the tolerance of {short(dtype)}" if rule is None else _REASONS.get(rule, rule)
+    if rule is Ruling.FP64 and verdict.right.get(where) == "eager":
+        rule = Ruling.ULPS
+    return f"within the tolerance of {short(dtype)}" if rule is None else _REASONS.get(rule, rule.value)
 
 
 def maker_of(graph: fx.Graph, where: str) -> tuple[str, str]:

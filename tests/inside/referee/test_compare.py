@@ -18,7 +18,8 @@ import torch
 
 from minimizer.inside.referee import compare as comparator
 from minimizer.inside.referee.call import Side
-from minimizer.inside.values.boundary import Difference
+from minimizer.inside.rulings import Unlike
+from minimizer.inside.values.boundary import Difference, boundary_of
 from minimizer.inside.values.elements import Tolerance
 from minimizer.inside.wire import plain
 
@@ -161,6 +162,33 @@ def test_trap_05_aliasing_is_looked_at() -> None:
     base = torch.zeros(4)
     assert seen([base[:2], base[2:]], [torch.zeros(2), torch.zeros(2)]) == {("output[1]", "wrong_metadata", "aliasing")}
     assert seen([torch.zeros(2), torch.zeros(2)], [base[:2], base[2:]]) == {("output[1]", "wrong_metadata", "aliasing")}
+
+
+def test_a_difference_names_the_place_that_each_side_is_an_alias_of() -> None:
+    x, y, base = torch.zeros(4), torch.zeros(4), torch.zeros(8)
+    inputs = ([x, y], [x, y])
+    (shared,) = compare([base[:4], base[4:], x[:2]], [base[:4], base[4:], y[:2]], inputs=inputs)
+    assert (shared.where, shared.expected_alias, shared.actual_alias) == ("output[2]", "input[0]", "input[1]")
+    (own,) = compare([base[:4], base[4:]], [base[:4], torch.zeros(4)])
+    assert (own.where, own.expected_alias, own.actual_alias) == ("output[1]", "output[0]", "")
+    (merged,) = comparator.compare(Side([x, x.view(4)]), Side([x, x]), identity=True)
+    assert (merged.where, merged.expected_alias, merged.actual_alias) == ("output[1]", "", "output[0]")
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "unlike"),
+    [
+        (torch.eye(2), torch.eye(2).to_sparse(), Unlike.LAYOUT),
+        (torch.eye(2), torch.empty(2, 2, device="meta"), Unlike.DEVICE),
+        (torch.eye(2), None, Unlike.ABSENT),
+        (None, torch.eye(2), Unlike.ABSENT),
+        (torch.eye(2), "None", Unlike.CLASS),
+        ((torch.eye(2),), [torch.eye(2)], Unlike.CLASS),
+    ],
+)
+def test_a_difference_of_type_says_what_is_unlike(expected: Any, actual: Any, unlike: Unlike) -> None:
+    (found,) = comparator.check_structure(boundary_of([("output", expected, actual)]))
+    assert (found.what, found.unlike) == ("type", unlike)
 
 
 def test_trap_05_requires_grad_is_looked_at() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from minimizer.inside.referee.call import Call
 from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.referee.reruns import Reruns
+from minimizer.inside.rulings import Ruling
 from minimizer.inside.values.snapshot import global_state
 
 BF16, HALF = torch.bfloat16, torch.float16
@@ -106,8 +107,8 @@ def test_what_a_cast_rounds_away_is_no_rounding_of_the_compilers(
 
     assert verdict.fault
     assert (verdict.kind, verdict.mechanism) == ("wrong_output", "dropped_cast")
+    assert (verdict.rule, verdict.why) == (Ruling.CASTS, "a cast to bfloat16 is dropped")
     assert [difference.where for difference in verdict.differences] == [lost]
-    assert verdict.rule == "casts: a cast to bfloat16 is dropped"
 
 
 def test_the_truth_with_casts_rounds_where_the_program_says_so_and_nowhere_else() -> None:
@@ -228,7 +229,8 @@ def test_a_float32_island_whose_backward_is_in_bfloat16_does_not_drown_in_the_no
 
     assert verdict.fault
     assert (verdict.kind, verdict.mechanism) == ("wrong_gradient", "other_precision")
-    assert verdict.rule == "dtypes: aten.mm in the backward computes in bfloat16, and in eager in float32"
+    assert verdict.rule is Ruling.DTYPES
+    assert verdict.why == "aten.mm in the backward computes in bfloat16, and in eager in float32"
 
 
 def test_a_loss_scale_overflows_only_where_eager_overflows_too() -> None:

@@ -29,6 +29,7 @@ from minimizer.inside.referee.perturbation import Perturbation
 from minimizer.inside.referee.provenance import Mark, MarkedRun
 from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.referee.reruns import Reruns
+from minimizer.inside.rulings import Ruling
 from minimizer.inside.values.boundary import Difference
 from minimizer.inside.values.rounding import tensors
 from minimizer.inside.values.snapshot import global_state
@@ -583,7 +584,8 @@ def test_without_fp64_the_referee_is_eager_with_a_bound_in_ulps() -> None:
     near = judged(branching, [x], lambda x: (x.float().exp() * 1.002).half())
     assert (near.fault, near.rule) == (False, "ulps")
     far = judged(branching, [x], lambda x: (x.float().exp() * 1.1).half())
-    assert far.fault and far.rule.startswith("ulps (no fp64: the program branches on a dtype")
+    assert far.fault and far.rule is Ruling.ULPS
+    assert far.why.startswith("no fp64: the program branches on a dtype")
 
 
 def bits_of(x: torch.Tensor, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -628,7 +630,7 @@ def test_without_fp64_nan_is_excused_by_redrawn_runs_with_nan_and_by_nothing_els
 def test_wrong_integers_with_exact_producers_are_a_fault() -> None:
     x = torch.randint(0, 100, (50,), dtype=torch.int8)
     verdict = judged(torch.argmax, [x], lambda x: torch.argmax(x) + 1)
-    assert verdict.fault and verdict.rule.startswith("exact")
+    assert verdict.fault and verdict.rule is Ruling.EXACT
 
 
 def test_real_floor_division_of_given_inputs_is_a_fault() -> None:

@@ -11,11 +11,14 @@ import pytest
 
 from minimizer.engine.child import outcome as answers
 from minimizer.engine.child import protocol
-from minimizer.engine.child.bounded import parse
+from minimizer.engine.child.bounded import Loose, parse
 from minimizer.engine.child.outcome import Ending, Outcome
+from minimizer.errors import ChildFailed
 from minimizer.inside import failures, messages, outcome
 from minimizer.inside.questions import LayersRequest, ScriptRequest, TrialRequest
 from minimizer.inside.referee.referee import Verdict
+from minimizer.inside.rulings import Ruling, Unlike
+from minimizer.inside.values.boundary import Difference
 from minimizer.inside.wire import Said, plain
 
 OURS = {Ending.CRASH, Ending.TIMEOUT, Ending.LOST}
@@ -38,13 +41,28 @@ def test_each_message_has_a_model_of_its_name_and_its_fields(kind: Any) -> None:
     assert fields == set(model.model_fields) - FILLED_IN.get(kind.__name__, set())
 
 
+@pytest.mark.parametrize(("model", "kind"), [(answers.Verdict, Verdict), (answers.Difference, Difference)])
+def test_what_is_read_of_a_verdict_is_sent(model: type[Loose], kind: Any) -> None:
+    assert set(model.model_fields) <= {field.name for field in dataclasses.fields(kind)}
+
+
 def test_a_verdict_arrives_as_it_was_sent() -> None:
-    sent = outcome.Outcome(outcome.Ending.DIFFERENT, verdict=Verdict(True, "wrong_output", eager_error=float("inf")))
+    shared = Difference("output", "wrong_metadata", "aliasing", "", "", unlike=Unlike.CLASS, actual_alias="input[0]")
+    verdict = Verdict(True, "wrong_output", Ruling.CASTS, "a cast", differences=[shared], eager_error=float("inf"))
+    sent = outcome.Outcome(outcome.Ending.DIFFERENT, verdict=verdict)
 
     got = parse(Outcome, json.loads(json.dumps(plain(sent)))).verdict
 
     assert got is not None
     assert (got.fault, got.kind, got.eager_error, got.compiled_error) == (True, "wrong_output", float("inf"), None)
+    assert (got.rule, got.why) == (Ruling.CASTS, "a cast")
+    (difference,) = got.differences
+    assert (difference.unlike, difference.expected_alias, difference.actual_alias) == (Unlike.CLASS, "", "input[0]")
+
+
+def test_a_ruling_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ChildFailed, match="malformed Verdict"):
+        parse(answers.Verdict, {"rule": "exact: every producer is exact"})
 
 
 def test_the_words_of_an_ending_are_the_same() -> None:

@@ -354,6 +354,16 @@ def test_a_difference_beyond_the_tolerance_says_that_float64_shows_eager_as_far_
     )
 
 
+def test_the_largest_difference_is_not_called_legal_where_it_is_the_fault() -> None:
+    graph = torch.fx.symbolic_trace(lambda x: (x.sin(), x + 1))
+    call = Call.now(graph, [x := torch.rand(64)])
+    expected, actual = call.run(graph), Side([x.sin() + 0.25, x + 1])
+    largest = Largest()
+    largest.look(graph.graph, Judged(call, expected, actual, judge(call, expected, actual)))
+    assert largest.found is not None
+    assert (largest.found.op, largest.found.reason) == ("aten.sin", "it is the fault")
+
+
 def test_what_no_number_says_is_no_largest_difference() -> None:
     nan, inf = float("nan"), float("inf")
     expected, actual = torch.tensor([nan, 1.0, inf, 0.0]), torch.tensor([2.0, 1.5, 3.0, 0.0])

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from minimizer.engine.child.outcome import Difference, Ending, ExceptionInfo, Outcome, Verdict
-from minimizer.engine.levels.from_outcomes import culprit_of, details_of, dispute
+from minimizer.engine.levels.from_outcomes import culprit_of, details_of, dispute, mechanism_of
 from minimizer.engine.program.arguments import Ref
 from minimizer.engine.program.model import Input, Node, Program, TensorMeta
+from minimizer.inside.rulings import Ruling, Unlike
 
 META = TensorMeta((4,), "torch.float32", (1,))
 
@@ -66,11 +67,10 @@ def test_nan_in_the_place_of_a_number_is_not_in_dispute() -> None:
     assert dispute(shown, differs("same")) is None
 
 
-@pytest.mark.parametrize(("expected", "actual"), [("Tensor(4,) float32", "None"), ("None", "Tensor(4,) float32")])
-def test_a_repro_asks_for_a_gradient_that_one_side_does_not_have(expected: str, actual: str) -> None:
+def test_a_repro_asks_for_a_gradient_that_one_side_does_not_have() -> None:
     meta = TensorMeta((4,), "torch.float32", (1,), requires_grad=True)
     program = Program((Input("x", meta, code="torch.ones(4)"),), (), ("x",))
-    gone = Difference(where="grad[0]", kind="wrong_gradient", what="type", expected=expected, actual=actual)
+    gone = Difference(where="grad[0]", kind="wrong_gradient", what="type", unlike=Unlike.ABSENT)
     wrong = Difference(where="grad[0]", kind="wrong_gradient", what="value", expected="1.0", actual="2.0")
 
     def details(difference: Difference) -> object:
@@ -114,9 +114,14 @@ def test_inputs_that_are_written_to_are_named_and_a_child_can_name_no_others() -
     assert details_of(calling(".sin_"), outcome, None)["writes"] == ["x"]
 
 
-def found(where: str, what: str, expected: str = "", actual: str = "", outputs: int = 1) -> Mapping[str, object]:
-    program = Program(tuple(Input(n, META, code="torch.ones(4)") for n in "xy"), (), ("x", "y")[:outputs])
-    difference = Difference(where=where, kind="wrong_metadata", what=what, expected=expected, actual=actual)
+def found(
+    where: str, what: str, *, eager: str = "", compiled: str = "", unlike: Unlike | None = None
+) -> Mapping[str, object]:
+    """The details for a difference; ``eager``, ``compiled``: the places of which these are aliases."""
+    program = Program(tuple(Input(n, META, code="torch.ones(4)") for n in "xy"), (), ("x",))
+    difference = Difference(
+        where=where, kind="wrong_metadata", what=what, expected_alias=eager, actual_alias=compiled, unlike=unlike
+    )
     return details_of(program, Outcome(ending=Ending.DIFFERENT, verdict=Verdict(differences=[difference])), None)
 
 
@@ -134,29 +139,23 @@ def test_wrong_metadata_may_be_that_of_an_input_after_the_call() -> None:
 
 
 def test_what_shares_memory_may_be_an_input_or_an_output() -> None:
-    alone, other = "storage of its own", "shares storage with output[0]"
-    assert found("output[1]", "aliasing", other, alone)["alias_of_output"] == "[0]"
-    assert found("output[1]", "aliasing", alone, other)["alias_of_output"] == "[0]"
-    assert found("output[1]", "aliasing", "shares storage with input[1]", other)["alias_of"] == "y"
-    assert "alias_of" not in found("output[1]", "aliasing", "shares storage with input[7]", alone)
+    assert found("output[1]", "aliasing", eager="output[0]")["alias_of_output"] == "[0]"
+    assert found("output[1]", "aliasing", compiled="output[0]")["alias_of_output"] == "[0]"
+    assert found("output[1]", "aliasing", eager="input[1]", compiled="output[0]")["alias_of"] == "y"
+    assert "alias_of" not in found("output[1]", "aliasing", eager="input[7]")
 
 
 def test_an_output_may_be_the_object_of_another() -> None:
-    details = found("output[1]", "identity", "an object of its own", "the object of output[0]")
+    details = found("output[1]", "identity", compiled="output[0]")
     assert details == {"aspect": "identity", "output": "[1]", "alias_of_output": "[0]"}
 
 
 @pytest.mark.parametrize(
-    ("actual", "aspect"),
-    [
-        ("Tensor, sparse_coo, cpu", "layout"),
-        ("Tensor, strided, cuda:0", "device"),
-        ("Own, strided, cpu", "class"),
-        ("None", "class"),
-    ],
+    ("unlike", "aspect"),
+    [(Unlike.LAYOUT, "layout"), (Unlike.DEVICE, "device"), (Unlike.CLASS, "class"), (Unlike.ABSENT, "class")],
 )
-def test_another_sort_of_tensor_is_told_by_what_differs(actual: str, aspect: str) -> None:
-    assert found("output", "type", "Tensor, strided, cpu", actual)["aspect"] == aspect
+def test_another_sort_of_tensor_is_told_by_what_differs(unlike: Unlike, aspect: str) -> None:
+    assert found("output", "type", unlike=unlike)["aspect"] == aspect
 
 
 def test_a_repro_differentiates_what_the_judge_did_and_no_more_is_believed() -> None:
@@ -199,3 +198,14 @@ def test_a_check_of_what_is_undefined_is_in_dispute() -> None:
     shown = differs("different", fault=True, differences=[{"what": "value", "max_abs": 128.0, "required_atol": 128.0}])
     judged = differs("same", rule="undefined", note="a float was converted")
     assert dispute(shown, judged) == "Disputed: a float was converted."
+
+
+def test_what_is_otherwise_in_a_fault_of_precision_is_what_the_referee_says_of_it() -> None:
+    verdict = Verdict(rule=Ruling.CASTS, why="a cast to bfloat16: is dropped", mechanism="dropped_cast")
+    assert mechanism_of(verdict) == {"mechanism": "dropped_cast", "object": "a cast to bfloat16: is dropped"}
+
+
+@pytest.mark.parametrize(("rule", "tolerances"), [(Ruling.EXACT, {"rtol": 0.0, "atol": 0.0}), (Ruling.FP64, {})])
+def test_a_repro_demands_every_bit_where_all_producers_are_exact(rule: Ruling, tolerances: dict[str, float]) -> None:
+    details = details_of(calling(".neg"), differs("different", fault=True, rule=rule), None)
+    assert {name: details[name] for name in ("rtol", "atol") if name in details} == tolerances  # type: ignore[literal-required]
