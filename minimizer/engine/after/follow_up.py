@@ -47,7 +47,7 @@ from minimizer.engine.measure.layer_table import describe
 from minimizer.engine.output_code import generated_code
 from minimizer.engine.program.regions import Region
 from minimizer.engine.survey.runs import Surveys
-from minimizer.engine.verify.clean_runs import missing_module, verify_in
+from minimizer.engine.verify.clean_runs import verify_in
 from minimizer.engine.verify.other_torches import Releases, compare, compare_releases
 from minimizer.engine.witness import minifier
 from minimizer.engine.witness.minifier import Testimony
@@ -87,7 +87,7 @@ class FollowUp:
     def fails(self, repro: Repro, data: bytes | None) -> bool:
         """Whether the repro of an earlier program fails in clean processes, by one run less than a verification."""
         clock, watch = self.journal.clock, self.journal.watch
-        return verify_in(self.place, repro, data, clock, runs=VERIFY_RUNS - 1, watch=watch)[0].holds
+        return verify_in(self.place, repro, data, clock, runs=VERIFY_RUNS - 1, watch=watch).verification.holds
 
     def if_it_holds(self, draft: Draft) -> Draft | None:
         """A draft with its clean runs, for `verified` to use; None if it does not fail in them.
@@ -99,7 +99,7 @@ class FollowUp:
             runs = self._clean_runs(draft, self.journal.watch)
         if runs.verification.lacked_time:
             return draft
-        may_hold = runs.verification.holds or missing_module(runs.notes) is not None
+        may_hold = runs.verification.holds or runs.missing_module is not None
         return replace(draft, clean_runs=runs) if may_hold else None
 
     def verified(self, draft: Draft) -> tuple[Verification, list[str], Draft]:
@@ -109,26 +109,26 @@ class FollowUp:
         """
 
         with self.journal.step(Step.VERIFY):
-            seen, complaints = self._seen(draft)
-            missing = missing_module(complaints)
+            runs = self._seen(draft)
+            missing = runs.missing_module
             if missing is not None:
                 # The warm child has imported more than the script, so the reduction could drop an import.
                 draft = self._kept(draft, draft.repro.importing(missing))
-                seen, complaints = self._seen(draft)
+                runs = self._seen(draft)
+            seen = runs.verification
             is_flaky = 0 < seen.failed_same < seen.runs and not seen.lacked_time
             if is_flaky and draft.details is not None and draft.found is not None:
                 # The failure is flaky after all: the rewritten repro compiles repeatedly in one process.
                 rate = Reproducibility(failed=seen.failed_same, runs=seen.runs)
                 repro = write(draft.found.reduced, draft.details, rate, self.journal)
                 draft = self._kept(draft, repro.importing(missing) if missing is not None else repro)
-                seen, complaints = self._seen(draft)
-            self.journal.fault = replace(self.journal.fault, verification=seen)
-            self.journal.tell_repro(verified=seen.holds)
-        return seen, complaints, draft
+                runs = self._seen(draft)
+            self.journal.fault = replace(self.journal.fault, verification=runs.verification)
+            self.journal.tell_repro(verified=runs.verification.holds)
+        return runs.verification, runs.notes, draft
 
-    def _seen(self, draft: Draft) -> tuple[Verification, list[str]]:
-        runs = draft.own_clean_runs or self._clean_runs(draft, self.journal.watch_owner)
-        return runs.verification, runs.notes
+    def _seen(self, draft: Draft) -> CleanRuns:
+        return draft.own_clean_runs or self._clean_runs(draft, self.journal.watch_owner)
 
     def _clean_runs(self, draft: Draft, watch: Callable[[], None]) -> CleanRuns:
         repro, data = draft.repro, draft.data

@@ -166,7 +166,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
     repro = _repro(other, culprit, name, found, journal)
     data = data_of(repro, found.case)
     journal.watch()
-    verification, _ = verify_in(place, repro, data, journal.clock, watch=journal.watch_owner)
+    verification = verify_in(place, repro, data, journal.clock, watch=journal.watch_owner).verification
     if not (verification.passes_with_compiler_off or verification.stopped):
         return None
     if verification.holds:

@@ -53,12 +53,13 @@ class Way:
 
 @dataclass(frozen=True)
 class CleanRuns:
-    """The runs of a repro with its data in clean processes, and notes on them."""
+    """The runs of a repro with its data in clean processes: the result, notes on them, and the import that they lacked."""
 
     repro: Repro
     data: bytes | None
     verification: Verification
     notes: list[str]
+    missing_module: str | None = None
 
 
 @dataclass(frozen=True)

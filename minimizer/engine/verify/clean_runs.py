@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import AGAIN_SECONDS, VERIFY_RUNS
@@ -32,9 +33,9 @@ PRESENT, GONE, CANNOT_RUN = 1, 0, 125
 SHOWN = 4000
 """Most characters of a repro's output in the report."""
 FILE_BYTES = 2 << 30
-MISSING = re.compile(r"module \\?'(torch[\w.]*)\\?' has no attribute \\?'(\w+)")
+MISSING = re.compile(r"module '(torch[\w.]*)' has no attribute '(\w+)")
 PRIMS = "torch._inductor.inductor_prims"
-MISSING_PRIM = re.compile(r"\\?'_OpNamespace\\?' \\?'prims\\?' object has no attribute")
+MISSING_PRIM = re.compile(r"'_OpNamespace' 'prims' object has no attribute")
 INTERNAL_ENTRIES = ("torch._dynamo.optimize", "torch._inductor.compile", "compile_fx", "aot_module", "aot_function")
 
 
@@ -44,6 +45,26 @@ class Run(CleanRun):
     def shows(self, repro: Repro) -> bool:
         """Whether it failed with the repro's evidence in its output."""
         return self.status == PRESENT and repro.evidence in self.output
+
+    @property
+    def missing_module(self) -> str | None:
+        """The submodule of torch that it ended for want of; None if its output does not say so.
+
+        Inductor registers its own operators when it is imported, which a run without the compiler does not do.
+        """
+        found = MISSING.search(self.last_line)
+        return f"{found[1]}.{found[2]}" if found else PRIMS if MISSING_PRIM.search(self.last_line) else None
+
+
+class CleanResult(NamedTuple):
+    """A verification, with what is said of the runs that did not end as they should.
+
+    ``missing_module``: the submodule of torch for want of which one of these ended.
+    """
+
+    verification: Verification
+    notes: list[str]
+    missing_module: str | None = None
 
 
 def verify(
@@ -58,7 +79,7 @@ def verify(
     read: Sequence[Path],
     runs: int = VERIFY_RUNS,
     headers: Headers = NO_HEADERS,
-    on_note: Callable[[str], None] = lambda note: None,
+    on_odd: Callable[[Run, str], None] = lambda run, note: None,
     watch: Callable[[], None] = lambda: None,
 ) -> Verification:
     """Run a repro ``runs`` times unchanged and once with the compiler off, in parallel (one core and 1 GiB each).
@@ -77,7 +98,7 @@ def verify(
         read: folders that the repro may read, in addition to the interpreter's: editable installs.
         runs: the number of compiled runs, all of which must fail.
         headers: those of the interpreter's torch, lent to the runs.
-        on_note: receives a sentence on every run that did not end as it should.
+        on_odd: receives every run that did not end as it should, with a sentence on it.
         watch: called while waiting; an exception from it ends all runs at once, and is raised here.
 
     Raises:
@@ -123,9 +144,9 @@ def verify(
     *compiled, eager = (made_sure(number, end) for number, end in enumerate(ends))
     for outcome in compiled:
         if not outcome.shows(repro):
-            on_note(_complaint(outcome))
+            on_odd(outcome, _complaint(outcome))
     if eager.status != GONE:
-        on_note(f"With the compiler switched off: {_complaint(eager)}")
+        on_odd(eager, f"With the compiler switched off: {_complaint(eager)}")
     return Verification(
         runs=runs,
         failed_same=sum(outcome.shows(repro) for outcome in compiled),
@@ -139,12 +160,9 @@ def verify(
 
 def verify_in(
     place: Place, repro: Repro, data: bytes | None, clock: Clock, *, watch: Callable[[], None], runs: int = VERIFY_RUNS
-) -> tuple[Verification, list[str]]:
-    """Run a repro in clean processes of a job, in the time that the job has left.
-
-    Returns the result and notes, as for `verify`.
-    """
-    notes: list[str] = []
+) -> CleanResult:
+    """Run a repro in clean processes of a job, in the time that the job has left."""
+    odd: list[tuple[Run, str]] = []
     found = verify(
         repro,
         data,
@@ -156,10 +174,11 @@ def verify_in(
         read=place.packages,
         runs=runs,
         headers=place.headers,
-        on_note=notes.append,
+        on_odd=lambda run, note: odd.append((run, note)),
         watch=watch,
     )
-    return found, notes
+    missing = (run.missing_module for run, _ in odd)
+    return CleanResult(found, [note for _, note in odd], next((module for module in missing if module), None))
 
 
 def run_once(
@@ -212,16 +231,6 @@ def run_once(
 
     run = once()
     return once() if run.rule is KILLED else run
-
-
-def missing_module(complaints: Iterable[str]) -> str | None:
-    """The submodule of torch that a repro failed to import; None if that was not the complaint.
-
-    Inductor registers its own operators when it is imported, which a run without the compiler does not do.
-    """
-    said = "\n".join(complaints)
-    found = MISSING.search(said)
-    return f"{found[1]}.{found[2]}" if found else PRIMS if MISSING_PRIM.search(said) else None
 
 
 def _complaint(outcome: Run) -> str:

@@ -48,6 +48,7 @@ from minimizer.engine.suspects import (
     Verified,
     order,
 )
+from minimizer.engine.verify.clean_runs import Run
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.report.excused import excused
 from minimizer.report.model import Failure, Reduction, Report, Verification
@@ -130,10 +131,10 @@ class Reduced:
             raise self._firm
         return self._firm
 
-    def runs(self, *_: object, on_note: Any, **__: object) -> Verification:
+    def runs(self, *_: object, on_odd: Any, **__: object) -> Verification:
         seen = self._seen.pop(0)
         if not seen.holds:
-            on_note(f"{seen.failed_same} of 3 failed")
+            on_odd(Run(0, "", 1.0), f"{seen.failed_same} of 3 failed")
         return seen
 
     def reach(self, job: Job, monkeypatch: pytest.MonkeyPatch, draft: Draft) -> Draft:

@@ -27,6 +27,7 @@ from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region, cut
 from minimizer.engine.survey.cases import Case
+from minimizer.engine.verify.clean_runs import CleanResult
 from minimizer.errors import BudgetExceeded
 from minimizer.report.culprit import Culprit, Layer, LayerVerdict
 from minimizer.report.generated_code import GeneratedCode
@@ -252,9 +253,9 @@ def written(
         asked.append(seconds)
         return sample_reports.kernel()
 
-    def verify(where: object, *_: object, **__: object) -> tuple[Verification, list[str]]:
+    def verify(where: object, *_: object, **__: object) -> CleanResult:
         assert where is place, "it may import what the first repro may"
-        return Verification(runs=3, failed_same=failed, **ended), []
+        return CleanResult(Verification(runs=3, failed_same=failed, **ended), [])
 
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: 100.0 - left))
     monkeypatch.setattr(further_repros, "_repro", lambda *_: repro)

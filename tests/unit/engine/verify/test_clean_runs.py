@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minimizer.engine.emit import Repro
-from minimizer.engine.verify.clean_runs import PRIMS, Run, missing_module, verify
+from minimizer.engine.verify.clean_runs import CANNOT_RUN, PRIMS, Run, verify
 from minimizer.errors import Cancelled, WorkerTrouble
 from minimizer.report.model import Verification
 from minimizer.sandbox import Sandbox, choose_sandbox
@@ -28,7 +28,20 @@ def verified(
     timeout: float = 60,
     watch: Callable[[], None] = lambda: None,
 ) -> tuple[Verification, list[str]]:
-    notes: list[str] = []
+    found, odd = verified_with_runs(source, tmp_path, sandbox=sandbox, data=data, timeout=timeout, watch=watch)
+    return found, [note for _, note in odd]
+
+
+def verified_with_runs(
+    source: str,
+    tmp_path: Path,
+    *,
+    sandbox: Sandbox | None = None,
+    data: bytes | None = None,
+    timeout: float = 60,
+    watch: Callable[[], None] = lambda: None,
+) -> tuple[Verification, list[tuple[Run, str]]]:
+    odd: list[tuple[Run, str]] = []
     repro = Repro(source=source, lines=1, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
     found = verify(
         repro,
@@ -39,10 +52,10 @@ def verified(
         timeout=timeout,
         left=lambda: 600.0,
         read=(),
-        on_note=notes.append,
+        on_odd=lambda run, note: odd.append((run, note)),
         watch=watch,
     )
-    return found, notes
+    return found, odd
 
 
 def test_a_repro_that_fails_every_time_for_its_reason_is_verified(tmp_path: Path) -> None:
@@ -230,20 +243,26 @@ def test_an_import_that_only_a_clean_process_lacks_is_named_and_added(tmp_path: 
         "try:\n    torch._inductor.x\nexcept Exception as error:\n    print(f'cannot run here: {error}')\n    sys.exit(125)\n"
         "raise AssertionError('wrong')\n"
     )
-    found, notes = verified(source, tmp_path / "scratch")
+    found, odd = verified_with_runs(source, tmp_path / "scratch")
     assert not found.failed_same
-    assert missing_module(notes) == "torch._inductor"
+    assert {run.missing_module for run, _ in odd} == {"torch._inductor"}
 
     repro = Repro(source=source, lines=1, kind=Kind.WRONG_OUTPUT, evidence="").importing("torch._inductor")
     found, notes = verified(repro.source, tmp_path / "again")
     assert found.failed_same == found.runs
-    assert missing_module(notes) is None
+    assert notes == []
 
 
 def test_operators_that_inductor_registers_are_imported_with_it() -> None:
     said = "cannot run here: '_OpNamespace' 'prims' object has no attribute 'fma'"
-    assert missing_module([f"the repro could not run here (exit status 125); it said {said!r}"]) == PRIMS
-    assert missing_module([said.replace("prims", "mine")]) is None
+    assert Run(CANNOT_RUN, said, 1.0).missing_module == PRIMS
+    assert Run(CANNOT_RUN, said.replace("prims", "mine"), 1.0).missing_module is None
+
+
+def test_an_import_is_missing_where_the_output_says_so_with_quotes_of_both_kinds() -> None:
+    """And however long the line is: what is shown of it in the report is cut."""
+    said = f"cannot run here: {'x' * 400} it's \"{{m}}\": module 'torch' has no attribute '_inductor'"
+    assert Run(CANNOT_RUN, said, 1.0).missing_module == "torch._inductor"
 
 
 def test_a_run_that_finds_the_gpu_full_beside_the_others_is_made_again(tmp_path: Path) -> None:
