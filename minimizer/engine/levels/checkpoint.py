@@ -174,7 +174,7 @@ def restore(case: Case, oracle: Oracle, sink: Sink) -> Checkpoint | None:
             return None
         program = case.lowered() if stored.level == "aot" else case.program.as_compiled()  # as the search does
         if _digest(program) == stored.graph and oracle.check([best])[0]:
-            oracle.trials += stored.trials
+            oracle.count(stored.trials)
             located = Localized(
                 window=window,
                 roots=tuple(Region(*region) for region in stored.roots),

@@ -364,4 +364,4 @@ def pin(oracle: Oracle, signature: Signature, window: Program) -> None:
         (outcome,) = oracle.judge([window])
         shown = signature_of(outcome)
         if shown is not None and shown.nonfinite:
-            oracle.accepts = tuple(replace(accepted, nonfinite=True) for accepted in oracle.accepts)
+            oracle.aim_at(tuple(replace(accepted, nonfinite=True) for accepted in oracle.accepts))

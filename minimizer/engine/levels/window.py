@@ -111,7 +111,7 @@ class WindowSearch:
     def _aim_at(self, wrong: Wrong) -> None:
         """Search for the failure of this part from here on, if it is not the script's."""
         if not self._oracle.shows(wrong.outcome):
-            self._oracle.accepts = accepted(wrong.signature)
+            self._oracle.aim_at(accepted(wrong.signature))
             self._journal.fault = replace(self._journal.fault, failure=failure_of(wrong.outcome, wrong.signature))
 
     def _lowered(self, program: Program) -> Program | None:
@@ -195,7 +195,7 @@ class WindowSearch:
             (outcome,) = self._oracle.judge([cut(program, region.start, region.stop)])
             signature = signature_of(outcome)
             if signature is not None and target in (signature.text, signature.kind.value):
-                self._oracle.accepts = accepted(signature)
+                self._oracle.aim_at(accepted(signature))
                 self._journal.fault = replace(self._journal.fault, failure=failure_of(outcome, signature))
                 others = tuple(other for other in located.elsewhere if other != region)
                 window = narrow(program, region, self._oracle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -77,7 +76,7 @@ def further(
         signature = signature_of(outcome)
         if signature is None or (outcome.is_layout_only and not oracle.shows(outcome)):
             continue
-        judge = oracle if oracle.same(outcome) else replace(oracle, accepts=(signature,), also_seen=Counter())
+        judge = oracle if oracle.same(outcome) else oracle.accepting((signature,))
         tell(f"another failure, in {region.path or 'the rest of the graph'}, is being reduced")
         narrowed = smallest = window
         try:

@@ -79,12 +79,24 @@ class _Tally:
         return next((o for o in self._others if signature_of(o) is not None), self._others[-1])
 
 
+class TrialCount:
+    """A number of trials, to which several oracles and threads add."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._adding = threading.Lock()
+
+    def add(self, trials: int) -> None:
+        with self._adding:
+            self.number += trials
+
+
 @dataclass
 class Oracle:
     """Judges programs against the failure being reduced.
 
     ``accepts``: the signatures that count as the same failure: the target's own and, for a wrong gradient, the wrong
-    output as which it appears in a joint graph.
+    output as which it appears in a joint graph. `aim_at` changes them, and `accepting` has another oracle for others.
     """
 
     executor: Executor
@@ -96,12 +108,12 @@ class Oracle:
     sequential: SequentialTest | None = None
     """The test for a flaky failure; None while one compilation decides."""
     also_seen: Counter[Signature] = field(default_factory=Counter)
-    trials: int = 0
     _shown: dict[str, Outcome] = field(default_factory=dict)
-    """By fingerprint."""
+    """By fingerprint; each is an accepted failure."""
+    _count: TrialCount = field(default_factory=TrialCount)
     _times: TrialTimes = field(default_factory=TrialTimes)
     _counting: threading.Lock = field(default_factory=threading.Lock)
-    """Guards the counters: stages are judged in parallel to the measurement of a failure's rate."""
+    """Guards ``also_seen``: stages are judged in parallel to the measurement of a failure's rate."""
 
     def watch(self) -> None:
         """Check for the end of the work; for loops that grow with the graph and run no trial.
@@ -110,6 +122,24 @@ class Oracle:
             BudgetExceeded, Cancelled: the work is to end.
         """
         self.executor.watch()
+
+    @property
+    def trials(self) -> int:
+        """The number of trials so far, with those of oracles for other failures (`accepting`)."""
+        return self._count.number
+
+    def count(self, trials: int) -> None:
+        """Add the trials of an earlier attempt to their number."""
+        self._count.add(trials)
+
+    def aim_at(self, signatures: tuple[Signature, ...]) -> None:
+        """Accept these signatures from now on, and no others."""
+        self.accepts = signatures
+        self._shown = {program: outcome for program, outcome in self._shown.items() if self.shows(outcome)}
+
+    def accepting(self, signatures: tuple[Signature, ...]) -> Oracle:
+        """An oracle for another failure, which counts its trials with those of this one."""
+        return replace(self, accepts=signatures, also_seen=Counter(), _shown={})
 
     def check(self, programs: Sequence[Program]) -> list[bool]:
         """Whether each of the programs still fails in the same way. Judged in parallel."""
@@ -239,8 +269,7 @@ class Oracle:
                 clean = {"TORCHINDUCTOR_CACHE_DIR": str(self.executor.fresh_cache())}
                 (again,) = self._run([replace(requests[index], environ=clean)])
                 trials[index] = [outcome.judged for outcome in again]
-        with self._counting:
-            self.trials += len(trials)
+        self._count.add(len(trials))
         if any(request.golden_files for request in requests):
             self.survey.trim()
         return trials

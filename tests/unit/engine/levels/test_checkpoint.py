@@ -49,8 +49,11 @@ class CountingOracle(FakeOracle):
         self.trials = 0
 
     def judge(self, programs: Sequence[Program]) -> list[Outcome]:
-        self.trials += len(programs)
+        self.count(len(programs))
         return super().judge(programs)
+
+    def count(self, trials: int) -> None:
+        self.trials += trials
 
     def shown(self, program: Program) -> Outcome | None:
         return self._outcome(program)

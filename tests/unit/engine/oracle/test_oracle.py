@@ -422,6 +422,36 @@ def test_no_noise(shown: Outcome) -> None:
     assert len(executor.asked) == 1
 
 
+def test_an_oracle_for_another_failure_counts_its_trials_with_those_of_the_first() -> None:
+    first = oracle_for(FakeExecutor(lambda _: different("wrong_gradient")))
+    assert first.check([PROGRAM]) == [False]
+    other = first.accepting((Signature(Kind.WRONG_GRADIENT),))
+    assert other.check([PROGRAM, PROGRAM]) == [True, True]
+    assert first.trials == other.trials == 3
+    first.count(10)
+    assert other.trials == 13
+
+
+def test_how_a_program_failed_is_known_to_the_oracle_of_that_failure_only() -> None:
+    first = oracle_for(FakeExecutor(lambda _: different()))
+    assert first.check([PROGRAM]) == [True]
+    other = first.accepting((Signature(Kind.WRONG_GRADIENT),))
+    assert other.shown(PROGRAM) is None
+    assert other.check([PROGRAM]) == [False]
+    assert (first.also_seen, [kind.kind for kind in other.also_seen]) == (Counter(), [Kind.WRONG_OUTPUT])
+    assert first.shown(PROGRAM) == different()
+
+
+def test_an_oracle_that_aims_at_another_failure_forgets_how_programs_failed_before() -> None:
+    shown = [different(what="nan"), different()]
+    judge = oracle_for(FakeExecutor(lambda request: shown["torch.cos" in request.source]))
+    other = replace(PROGRAM, nodes=(replace(PROGRAM.nodes[0], target="torch.cos"),))
+    assert judge.check([PROGRAM, other]) == [True, True]
+    judge.aim_at((Signature(Kind.WRONG_OUTPUT, nonfinite=True),))
+    assert (judge.shown(PROGRAM), judge.shown(other)) == (shown[0], None)
+    assert judge.check([PROGRAM, other]) == [True, False]
+
+
 # requests -------------------------------------------------------------------------------------------------------------
 
 

@@ -238,7 +238,7 @@ def test_a_crash_ends_its_process_and_is_measured_in_others() -> None:
             return super()._trial(replace(request, failures=1))
 
     asked = oracle(Crashing(4, always(0.5), wrong=crash), None)
-    asked.accepts = (Signature(Kind.CRASH, signal=11),)
+    asked.aim_at((Signature(Kind.CRASH, signal=11),))
     rate = asked.measure(PROGRAM).rate
     assert rate.runs == 20
     assert 4 <= rate.failed <= 16
