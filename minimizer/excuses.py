@@ -193,6 +193,11 @@ _VALUES = (
         "A difference is no fault of the compiler where eager, run again, differs from itself there",
         "a kernel that races gives another value now and then, without the compiler too",
     ),
+    Excuse(
+        "opaque_objects", "values",
+        "Objects without an `==` of their own, or with one that raises, are equal where their types are",
+        "eager and compiled code make an object each, and nothing else of it can be compared",
+    ),
 )  # fmt: skip
 _STATE = (
     Excuse(

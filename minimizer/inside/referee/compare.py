@@ -51,12 +51,23 @@ def compare(
         tolerance: replaces the dtype's, if the script has its own.
         identity: whether outputs that are one object count, where eager's are two; see `check_identity`.
     """
-    inputs = ("input", list(expected.inputs), list(actual.inputs))
-    gradients = ("grad", list(expected.gradients), list(actual.gradients))
-    boundary = boundary_of([("output", expected.result, actual.result), inputs, gradients], tolerance)
+    boundary = _boundary(expected, actual, tolerance)
     checks = (check_identity, *CHECKS) if identity else CHECKS
     found = [difference for check in checks for difference in check(boundary)]
     return sorted(found, key=lambda difference: (WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA).index(difference.kind))
+
+
+def opaque(expected: Side, actual: Side) -> list[str]:
+    """The places of objects of one type that nothing else is known of, which `compare` takes for equal."""
+    pairs = [pair for pair in _boundary(expected, actual).pairs if not isinstance(pair.expected, Tensor)]
+    alike = (pair for pair in pairs if type(pair.expected) is type(pair.actual))
+    return [pair.where for pair in alike if _are_equal(pair.expected, pair.actual) is None]
+
+
+def _boundary(expected: Side, actual: Side, tolerance: Tolerance | None = None) -> Boundary:
+    inputs = ("input", list(expected.inputs), list(actual.inputs))
+    gradients = ("grad", list(expected.gradients), list(actual.gradients))
+    return boundary_of([("output", expected.result, actual.result), inputs, gradients], tolerance)
 
 
 # --- the checks ---------------------------------------------------------------------------------------------------------------
@@ -81,7 +92,7 @@ def check_python(boundary: Boundary) -> Iterator[Difference]:
     """Numbers, strings and other plain objects: equal, floats within float64's tolerance, NaN equal to NaN."""
     for pair in boundary.pairs:
         neither = not isinstance(pair.expected, Tensor) and not isinstance(pair.actual, Tensor)
-        if neither and not _same_python(pair.expected, pair.actual):
+        if neither and not _may_be_equal(pair.expected, pair.actual):
             yield _plain_difference(pair, pair.value_kind, "python")
 
 
@@ -232,7 +243,14 @@ def _sort_of_tensor(tensor: Tensor) -> dict[Unlike, str]:
     return {Unlike.CLASS: sort, Unlike.LAYOUT: short(tensor.layout), Unlike.DEVICE: str(tensor.device)}
 
 
-def _same_python(expected: Any, actual: Any) -> bool:
+def _may_be_equal(expected: Any, actual: Any) -> bool:
+    """Whether two plain values are equal; of opaque objects, whether their types are (`opaque`)."""
+    are_equal = _are_equal(expected, actual)
+    return type(expected) is type(actual) if are_equal is None else are_equal
+
+
+def _are_equal(expected: Any, actual: Any) -> bool | None:
+    """Whether two plain values are equal; None if neither says so."""
     if isinstance(expected, (int, float, complex)) and isinstance(actual, (int, float, complex)):
         if isinstance(expected, bool) != isinstance(actual, bool):
             return False
@@ -243,11 +261,11 @@ def _same_python(expected: Any, actual: Any) -> bool:
     if expected is actual:
         return True
     if compares_by_identity(expected):
-        return type(expected) is type(actual)  # opaque objects have nothing else to compare
+        return None
     try:
         return bool(expected == actual)
     except Exception:
-        return type(expected) is type(actual)
+        return None
 
 
 def _close(expected: complex, actual: complex, tolerance: Tolerance) -> bool:

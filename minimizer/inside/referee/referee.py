@@ -51,7 +51,7 @@ from ..values.rounding import is_inexact
 from ..values.snapshot import has_plain_storage
 from .call import Call, Side
 from .casts import DROPPED_CAST, drops_a_cast
-from .compare import compare
+from .compare import compare, opaque
 from .distance import (
     ELEMENTWISE,
     MARGIN,
@@ -188,6 +188,7 @@ class _Bench:
         self._random_is_shared = call.random
         self._own_tolerance = call.tolerance is not None
         self._excuses: list[str] = []
+        self._excuse(opaque(expected, actual), excuse="opaque_objects")
 
     def verdict(self, differences: list[Difference]) -> Verdict:
         if self._own_tolerance:

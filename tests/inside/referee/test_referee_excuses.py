@@ -85,6 +85,9 @@ EXCUSE_PAIRS: dict[str, Pair] = {
     "subnormal": Pair(
         lambda x: x.clone(), torch.zeros_like, lambda x: x.clone() + 1e-3, lambda: [torch.full((4,), 1e-39)]
     ),
+    "opaque_objects": Pair(
+        lambda x: (x.sin(), object()), lambda x: (x.sin(), object()), lambda x: (x.sin(), iter(())), lambda: [torch.rand(8)]
+    ),
     "eager_spread": Pair(Noisy(), Noisy(2.0), lambda x: (Noisy(1.0)(x)[0], x.cos()), lambda: [torch.rand(8)]),
 }  # fmt: skip
 
@@ -124,3 +127,57 @@ def test_the_layout_of_an_input_that_its_copy_does_not_keep_is_no_fault_and_hide
     verdict = judge(call, expected, Side(program(every_second), [every_second]))
     assert not verdict.fault and verdict.excuses == ["layout_of_copies"]
     assert judge(call, expected, Side(program(every_second) + 1, [every_second])).fault
+
+
+class Unequal:
+    """A result that cannot be compared: its ``==`` raises."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("ambiguous")
+
+
+@pytest.mark.needs_excuse("opaque_objects")
+@pytest.mark.fault_behind("opaque_objects")
+def test_objects_that_cannot_be_compared_are_counted_and_hide_no_wrong_value_beside_them() -> None:
+    def program(x: torch.Tensor) -> list[Any]:
+        return [x.sin(), Unequal(), object()]
+
+    pair = Pair(program, program, lambda x: [x.cos(), *program(x)[1:]], lambda: [torch.rand(8)])
+    verdict = judged(pair, pair.right)
+    assert not verdict.fault and verdict.excuses == ["opaque_objects"] * 2
+    assert [difference.where for difference in judged(pair, pair.wrong).differences] == ["output[0]"]
+
+
+@dataclass
+class Record:
+    """An object whose attributes are compared."""
+
+    name: str
+
+
+SHARED = object()
+
+
+def test_what_scripts_return_beside_tensors_is_compared_without_an_excuse() -> None:
+    def program(x: torch.Tensor) -> list[Any]:
+        return [
+            x.sin(),
+            None,
+            "a",
+            1.5,
+            (2, b"c"),
+            {"k": {3}},
+            Record("d"),
+            torch.float32,
+            x.device,
+            slice(1),
+            SHARED,
+            torch.sin,
+        ]
+
+    pair = Pair(program, program, lambda x: [*program(x)[:6], Record("e"), *program(x)[7:]], lambda: [torch.rand(8)])
+    assert judged(pair, pair.right) == Verdict()
+    assert [difference.where for difference in judged(pair, pair.wrong).differences] == ["output[6].name"]
