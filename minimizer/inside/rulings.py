@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import enum
 
+CASTS = frozenset(("_to_copy", "bfloat16", "convert_element_type", "double", "float", "half", "to", "type", "type_as"))
+"""The names of explicit casts: methods of tensors, and operators of aten and prims."""
+
 
 class Ruling(str, enum.Enum):
     """The rule that decided on a difference; the reasons are in ``referee/referee.py``, whose numbers these are."""

@@ -13,7 +13,7 @@ from minimizer.engine.findings import Fault
 from minimizer.engine.oracle.signature import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.survey.cases import message_of, signal_name
-from minimizer.inside.rulings import Ruling, Unlike
+from minimizer.inside.rulings import CASTS, Ruling, Unlike
 from minimizer.report.culprit import Culprit, Error, Source
 from minimizer.report.model import Failure
 from minimizer.report.words import LAYOUT_ONLY, words_of
@@ -24,8 +24,6 @@ BOOKKEEPING = {
     "aten._unsafe_view", "aten.expand", "aten.unsqueeze", "aten.squeeze", "aten.t", "aten.reshape",
 }  # fmt: skip
 """Operators that move or view data, blamed only in a program without others."""
-CASTS = {"_to_copy", "bfloat16", "double", "float", "half", "to", "type", "type_as"}
-"""Names of explicit casts."""
 UNCOMPARED = ("aliasing", "identity", "requires_grad", "stride")
 """Aspects ignored by a repro that compares values."""
 

@@ -17,7 +17,7 @@ MOST_CHARS, MOST_LINES = 20_000, 500
 MOST_OTHERS = 5
 NOISE = re.compile(r";  (?:\w+ = )+None$|^ *# No stacktrace found for following nodes\n", re.MULTILINE)
 """Matches uninformative parts of a graph: deletions of names, and notes on unknown lines."""
-BESIDE = marks.SAYS_NOTHING | marks.CASTS
+BESIDE = marks.SAYS_NOTHING | marks.ALL_CASTS
 """Operators allowed next to the culprit in a kernel that counts as computing nothing else."""
 
 

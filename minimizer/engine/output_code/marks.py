@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
+from minimizer.inside.rulings import CASTS
 from minimizer.report.generated_code import Language
 
 Sort = Literal["arithmetic", "cast", "load", "constant", "store"]
@@ -58,7 +59,8 @@ SAYS_NOTHING = frozenset({
 })  # fmt: skip
 """Operators that compute nothing: statements cannot be distinguished from theirs."""
 KNOWN = BY_NAME | SAYS_NOTHING | frozenset(WRITTEN)
-CASTS = frozenset({"_to_copy", "convert_element_type", "to", "to_dtype"})
+ALL_CASTS = CASTS | {"to_dtype"}
+"""Operators that cast, Inductor's own among them."""
 ERROR = re.compile(r"\.cpp:(\d{1,6}):\d+: error: [^\n]*\n\s*\d+ \| ([^\n]*)")
 MOST_ERRORS = 50
 
@@ -79,7 +81,7 @@ def all_of(code: str, language: Language, operators: Collection[str]) -> list[in
     statement.
     """
     sorts = _sorts(code, language)
-    is_cast = bool(CASTS.intersection(operators))
+    is_cast = bool(ALL_CASTS.intersection(operators))
     wanted: list[set[Sort]] = [{"arithmetic", "cast"} if is_cast else {"arithmetic"}, *({sort} for sort in SORTS[1:])]
     return next((lines for one in wanted if (lines := [n for n, sort, _ in sorts if sort in one])), [])
 
@@ -108,7 +110,7 @@ def left_over(code: str, language: Language, others: Collection[str]) -> list[in
     This finds statements of unexpected form, as a wrong lowering writes them. The others are right, and appear as
     single steps: ``tmp0 * tmp1``, ``tmp0.exp()``.
     """
-    needed = set(others) - SAYS_NOTHING - CASTS
+    needed = set(others) - SAYS_NOTHING - ALL_CASTS
     if not needed <= BINARY.keys() | BY_NAME:
         return []
     forms = [_alone(name) for name in needed]

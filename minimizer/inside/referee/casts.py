@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..rulings import CASTS
 from ..values.rounding import is_inexact, tensors
 from .distance import MARGIN
 
@@ -23,7 +24,6 @@ DROPPED_CAST = "dropped_cast"
 """`Verdict.mechanism` of compiled code that computes without a cast of the script."""
 FEW = 4
 """Units in the last place of the narrow dtype by which a result may move, in the norm, where compiled code drops a cast."""
-_CASTS = frozenset(("_to_copy", "bfloat16", "convert_element_type", "double", "float", "half", "to", "type", "type_as"))
 _IN_PLACE = frozenset(
     f"__{name}__" for name in ("iadd", "ifloordiv", "imod", "imul", "ipow", "isub", "itruediv", "setitem")
 )
@@ -74,7 +74,7 @@ class KeptCasts(TorchFunctionMode):
                 self.agrees &= dtype is not None and is_inexact(tensor) == _is_inexact(dtype)
                 if not self.agrees or dtype is None or not is_inexact(tensor):
                     continue
-                if _name(func) not in _CASTS:
+                if _name(func) not in CASTS:
                     tensor.data.copy_(_round(tensor, dtype))
                 elif tensor.requires_grad:
                     result = tensor + (_round(tensor, dtype) - tensor.detach())
@@ -102,7 +102,7 @@ def drops_a_cast(expected: Tensor, actual: Tensor, wide: Tensor, kept: Tensor, e
 def _rounded(func: Any, args: Any, result: Any) -> list[Tensor]:
     """The tensors that a call rounds to their dtype: the result of an explicit cast, or what is written to in place."""
     name = _name(func)
-    if name in _CASTS:
+    if name in CASTS:
         return [result] if isinstance(result, Tensor) else []
     is_in_place = name in _IN_PLACE or (name.endswith("_") and not name.startswith("_") and name != "requires_grad_")
     is_foreach = name.startswith("_foreach_") and name.endswith("_")

@@ -34,7 +34,7 @@ from ..values.boundary import (
     outline,
 )
 from ..values.elements import Tolerance, default_tolerance, plain, short
-from ..values.snapshot import has_plain_storage
+from ..values.snapshot import has_plain_storage, storage_of
 from .call import Side
 
 Check = Callable[[Boundary], Iterator[Difference]]
@@ -277,11 +277,8 @@ def _close(expected: complex, actual: complex, tolerance: Tolerance) -> bool:
 
 def _storage(tensor: Tensor) -> int:
     """The identity of a tensor's storage; 0 if it has none that could be shared."""
-    try:
-        storage = tensor.untyped_storage()
-    except (RuntimeError, NotImplementedError):
-        return 0
-    return storage._cdata if storage.nbytes() > 0 else 0
+    storage = storage_of(tensor)
+    return storage._cdata if storage is not None and storage.nbytes() > 0 else 0
 
 
 def _sharing(other: str) -> str:

@@ -30,6 +30,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ..rulings import CASTS
 from ..values import bodies
 from ..values.rounding import (
     DRAWN_ONCE,
@@ -49,6 +50,7 @@ from ..values.rounding import (
     terms_of,
     written_operands,
 )
+from ..values.snapshot import storage_of
 from .jumps import Jumps
 
 _FILL, _SMALL_FILL = 12345, 77
@@ -187,26 +189,11 @@ def _why_invalid_in_fp64(func: Any, name: str, operands: list[Tensor], drew: boo
 class Calls(TorchFunctionMode):
     """Records the torch calls of a run with their number arguments, to detect a program that branches on a dtype.
 
-    Numbers are included, since ``torch.finfo(x.dtype).min`` shows nowhere else. Casts are not: they vanish when everything has
-    one dtype.
+    Numbers are included, since ``torch.finfo(x.dtype).min`` shows nowhere else. Casts and copies are not: they vanish when
+    everything has one dtype.
     """
 
-    _CASTS = frozenset(
-        [
-            "to",
-            "type",
-            "type_as",
-            "float",
-            "half",
-            "bfloat16",
-            "double",
-            "clone",
-            "contiguous",
-            "_to_copy",
-            "detach",
-            "alias",
-        ]
-    )
+    _VANISHING = CASTS | {"alias", "clone", "contiguous", "detach"}
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,7 +202,7 @@ class Calls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", str(func)).split(".")[0]
-        if name not in self._CASTS and not name.startswith("__"):
+        if name not in self._VANISHING and not name.startswith("__"):
             numbers = (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, float))
             self.seen.append((name, tuple(numbers)))
         return func(*args, **kwargs)
@@ -248,7 +235,6 @@ def _near(one: float, two: float) -> bool:
 
 
 def _storage(tensor: Tensor) -> int:
-    try:
-        return tensor.untyped_storage()._cdata
-    except (RuntimeError, NotImplementedError):
-        return -id(tensor)
+    """What the marks of a tensor are kept by: its storage, which views share, or itself if it has none."""
+    storage = storage_of(tensor)
+    return -id(tensor) if storage is None else storage._cdata

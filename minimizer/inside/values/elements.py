@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .magnitudes import magnitudes
+from .rounding import is_inexact
 
 # Elements compared at once. Each piece is held as float64 a few times over; 4M elements are 32 MB a copy.
 PIECE = 1 << 22
@@ -182,7 +183,7 @@ def _equal(expected: Tensor, actual: Tensor) -> bool:
 
 
 def _diff_piece(expected: Tensor, actual: Tensor, offset: int, result: ElementDiff) -> None:
-    if not _is_inexact(expected) and not _is_inexact(actual):
+    if not is_inexact(expected) and not is_inexact(actual):
         # Not through float64, which cannot tell 2**53 from 2**53 + 1.
         bad = _differ(expected, actual).nonzero().flatten()
         result.note("value", bad + offset)
@@ -213,13 +214,9 @@ def _worst_ratio(error: Tensor, size: Tensor) -> float:
     return float(torch.where(error > 0, error / size, torch.zeros_like(error)).max())
 
 
-def _is_inexact(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
 def _as_wide(tensor: Tensor) -> Tensor:
     tensor = wide(tensor)
-    return tensor if _is_inexact(tensor) else tensor.to(torch.float64)
+    return tensor if is_inexact(tensor) else tensor.to(torch.float64)
 
 
 def _differ(expected: Tensor, actual: Tensor) -> Tensor:

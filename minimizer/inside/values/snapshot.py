@@ -218,6 +218,14 @@ def has_plain_storage(tensor: Tensor) -> bool:
         )
 
 
+def storage_of(tensor: Tensor) -> torch.UntypedStorage | None:
+    """The storage of a tensor; None if it has none, like a sparse or a wrapped one."""
+    try:
+        return tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
 def _tensors(values: Any) -> Iterator[Tensor]:
     """The tensors among values, and the gradients that leaves hold."""
     for leaf in tree_leaves(values):

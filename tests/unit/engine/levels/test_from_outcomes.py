@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -209,3 +210,13 @@ def test_what_is_otherwise_in_a_fault_of_precision_is_what_the_referee_says_of_i
 def test_a_repro_demands_every_bit_where_all_producers_are_exact(rule: Ruling, tolerances: dict[str, float]) -> None:
     details = details_of(calling(".neg"), differs("different", fault=True, rule=rule), None)
     assert {name: details[name] for name in ("rtol", "atol") if name in details} == tolerances  # type: ignore[literal-required]
+
+
+@pytest.mark.parametrize("cast", [".to", "torch.ops.prims.convert_element_type.default"])
+def test_a_dropped_cast_is_blamed_at_its_line(cast: str) -> None:
+    program = calling(cast, ".sub")
+    lines = [(("script.py", line, code)) for line, code in ((3, "y = x.to(bf16)"), (4, "return x - y"))]
+    nodes = tuple(replace(node, source=line) for node, line in zip(program.nodes, lines, strict=True))
+    dropped = differs("different", fault=True, rule="casts", mechanism="dropped_cast")
+    source = culprit_of(replace(program, nodes=nodes), ["aten.sub"], dropped, replace(program, nodes=nodes)).source
+    assert source is not None and source.line == 3
