@@ -14,6 +14,8 @@ Message = dict[str, Any]
 R = TypeVar("R", bound="Request")
 STACKS_EVERY = 4
 """Seconds between two stack dumps of an unwatched rank."""
+MOST_DELAYS = 1000
+"""Most calls whose durations an exact run reports, so that later runs can delay theirs as much."""
 RANK_ENDED = "Ended"
 """The first word of the line in which such a rank reports its end."""
 

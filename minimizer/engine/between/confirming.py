@@ -246,7 +246,7 @@ def _between(difference: Difference, most: int) -> list[int] | None:
 def _as_heavy(plan: Plan, eager: ExactLog, compiled: ExactLog) -> Plan:
     """An eager run in a changed environment, as slow and as large as the compiled one."""
     more = max(0, compiled.resident - eager.resident)
-    return replace(plan, eager=ALL, moved=True, delays=compiled.seconds[:1000], resident=more)
+    return replace(plan, eager=ALL, moved=True, delays=compiled.seconds, resident=more)
 
 
 def _last_call(log: ExactLog, difference: Difference) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from minimizer.engine.child.bounded import Loose, Name
+from minimizer.inside.questions import MOST_DELAYS
 
 MOST_LOOKS, MOST_ENTRIES, MOST_GRAPHS, MOST_UNSEEN = 5000, 250_000, 10_000, 500
 PER_LANE = 1_000_000
@@ -81,7 +82,7 @@ class ExactLog(Loose):
     looks: list[Look] = Field(default_factory=list, max_length=MOST_LOOKS)
     calls: Count = 0
     backwards: Count = 0
-    seconds: list[Annotated[float, Field(ge=0, le=10**6)]] = Field(default_factory=list, max_length=1000)
+    seconds: list[Annotated[float, Field(ge=0, le=10**6)]] = Field(default_factory=list, max_length=MOST_DELAYS)
     unseen: list[Unseen] = Field(default_factory=list, max_length=MOST_UNSEEN)
     stacks: list[Annotated[str, StringConstraints(max_length=5000)]] = Field(default_factory=list, max_length=10)
     """Errors of the observer itself, with their stacks; the objects are in ``unseen``."""

@@ -145,16 +145,6 @@ class Excused(Loose):
     count: Count = 1
 
 
-def excused(rule: str, what: str = "", count: int = 1) -> Excused:
-    """An excuse that our side adds to those of the child; ``rule``: a name in `EXCUSES`, written out where it is
-    applied.
-
-    Raises:
-        KeyError: there is no such rule.
-    """
-    return Excused(rule=EXCUSES[rule].name, object=what[:300], count=count)
-
-
 class Checked(Loose):
     """The coverage of a survey: calls compared of calls made; see ``report.Checked``."""
 

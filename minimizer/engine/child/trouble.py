@@ -23,10 +23,12 @@ OWN_CODE = 70
 """Exit status of a child whose own code, not the script, raised (``inside/wire.py``)."""
 
 GPU_FULL = re.compile(
-    r"\btorch\.(cuda\.)?OutOfMemoryError|(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory"
-    r"|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
+    r"\btorch\.(cuda\.)?OutOfMemoryError"
+    r"|(CUDA|HIP) (driver error: |error: )?out of memory|Triton Error \[\w+\]: out of memory|CU[A-Z]+_(STATUS_)?ALLOC_FAILED"
 )
-"""Messages of a process that ran out of GPU memory (the same as in ``inside/failures.py``)."""
+"""Messages of a process that ran out of GPU memory: those of ``inside/failures.py``, which sees the exception itself, and
+its name, since here it is text.
+"""
 STARVED_COMPILER = r"std::bad_alloc|Killed signal terminated program|cc1plus: out of memory|virtual memory exhausted|Cannot allocate memory"
 """Messages of a C++ compiler that ran out of memory."""
 BROKEN = re.compile(

@@ -50,7 +50,7 @@ from minimizer.engine.survey.early_end import doing, larger
 from minimizer.engine.survey.rank_plans import RankPlans
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
 from minimizer.inside.questions import SurveyRequest, Switches, TrainingRequest
-from minimizer.report.excused import merged
+from minimizer.report.excused import Excused, excused, merged
 from minimizer.report.instances import Instances
 from minimizer.report.model import Reproducibility
 from minimizer.vocabulary import Kind, counted
@@ -213,15 +213,15 @@ class Surveys:
         later = f"what comes {self._stop(finished)}"
         return checked.model_copy(update={"not_compared": [later, *checked.not_compared]})
 
-    def _excuses(self, finished: protocol.Finished, checked: protocol.Checked) -> list[protocol.Excused]:
+    def _excuses(self, finished: protocol.Finished, checked: protocol.Checked) -> list[Excused]:
         """What all runs together left out, as entries of the registry."""
-        found = [protocol.excused("ranks_unwatched", one) for one in self.plan.left_out()]
+        found = [excused("ranks_unwatched", one) for one in self.plan.left_out()]
         if not self.values:
-            found.append(protocol.excused("values_not_asked"))
+            found.append(excused("values_not_asked"))
         elif checked.calls < checked.calls_made:
-            found.append(protocol.excused("calls_sampled", count=checked.calls_made - checked.calls))
+            found.append(excused("calls_sampled", count=checked.calls_made - checked.calls))
         if finished.stopped:
-            found.append(protocol.excused("stopped_early", self._stop(finished)))
+            found.append(excused("stopped_early", self._stop(finished)))
         return found
 
     def _stop(self, finished: protocol.Finished) -> str:

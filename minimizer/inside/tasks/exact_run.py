@@ -37,7 +37,7 @@ from ..exact.wrappers import Glances, leave_out_compiler
 from ..exact.written import Written
 from ..messages import Phase
 from ..outcome import Ending, Outcome
-from ..questions import ExactRequest
+from ..questions import MOST_DELAYS, ExactRequest
 from ..watch.attempts import Attempts
 from ..wire import Channel, Message
 from .random_start import RandomStart
@@ -47,8 +47,6 @@ MOST_SENT = 32 << 20
 """Most characters of the looks of one run, which are sent as one line of JSON."""
 MOST_LOOKS = 5000
 """Most looks that one run reports."""
-MOST_DELAYS = 1000
-"""Most calls whose duration is reported, so that later runs can delay theirs as much."""
 NAME, NAME_OF_AOT = "minimizer_exact", "minimizer_exact_aot"
 """Names under which we register our variants of Dynamo's backends ``eager`` and ``aot_eager``."""
 WITH_AOT = (

@@ -8,13 +8,14 @@ import json
 from typing import Any
 
 import pytest
+import torch
 
 from minimizer.engine.child import outcome as answers
-from minimizer.engine.child import protocol
+from minimizer.engine.child import protocol, trouble
 from minimizer.engine.child.bounded import Loose, parse
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.errors import ChildFailed
-from minimizer.inside import failures, messages, outcome
+from minimizer.inside import failures, messages, outcome, wire
 from minimizer.inside.questions import LayersRequest, ScriptRequest, TrialRequest
 from minimizer.inside.referee.referee import Verdict
 from minimizer.inside.rulings import Ruling, Unlike
@@ -97,3 +98,11 @@ def test_a_table_of_layers_is_asked_for_like_a_trial() -> None:
 
     assert isinstance(request, TrialRequest)
     assert (request.regions[0].function, request.regions[0].judged, request.threads) == ("g", True, None)
+
+
+def test_a_process_and_its_exceptions_run_out_of_gpu_memory_in_the_same_words() -> None:
+    """The child has an exception, and compares its type; a process that died has left text."""
+    assert failures.OUT_OF_MEMORY.pattern in trouble.GPU_FULL.pattern
+    assert failures.device_error(torch.OutOfMemoryError("no")) == trouble.OUT_OF_MEMORY
+    assert trouble.GPU_FULL.search("torch.OutOfMemoryError: no")
+    assert (failures.LOST, wire.FAILED) == (trouble.CONTEXT_LOST, trouble.OWN_CODE)
