@@ -112,9 +112,9 @@ class Problem(Generic[C]):
         self._refused.clear()
 
     def _ask(self, unknown: Mapping[str, C]) -> Iterable[str]:
-        """Try these candidates; yields those without a verdict.
+        """Try these candidates until one fails; others may then stay undecided.
 
-        If one fails, some may stay undecided; refused edits are not tried.
+        Returns those that were not tried, since their edit was refused before.
         """
         changes = {mark: self._change(self.best, one) if self._change else mark for mark, one in unknown.items()}
         refused = {mark for mark, change in changes.items() if change in self._refused}

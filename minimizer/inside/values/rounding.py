@@ -84,14 +84,14 @@ RUNNING_STATISTICS = frozenset(["running_mean", "running_var"])
 """Parameters of normalizations in the schemas of operators."""
 SOFTMAXES = frozenset(["logsumexp", "_softmax", "_log_softmax", "_safe_softmax"])
 """Operators on exponents and a dimension, or several."""
-_NOT_LINEAR = SOFTMAXES | frozenset(
+_MULTIPLYING = SOFTMAXES | frozenset(
     ["prod", "cumprod", "logcumsumexp", "_softmax_backward_data", "_log_softmax_backward_data"]
 )
-"""Reductions that are not linear in their terms.
+"""Reductions that multiply their terms, or add exponents of them.
 
 A term may be moved by one rounding only, since the function applied to it multiplies the error.
 """
-_LINEAR = frozenset(
+_SUMMING = frozenset(
     [
         "sum",
         "mean",
@@ -123,8 +123,12 @@ _LINEAR = frozenset(
         "scatter_reduce",
     ]
 )
-_REDUCTIONS = _LINEAR | NORMALIZATIONS | _NOT_LINEAR
-_ALONG_A_DIMENSION = (_NOT_LINEAR - {"prod", "logsumexp"}) | {"cumsum"}
+"""Reductions that add their terms, or a function of each that multiplies no error by much: squares, losses.
+
+The result moves with the order of the sum, whose terms may each be moved by the roundings of the partial sums.
+"""
+_REDUCTIONS = _SUMMING | NORMALIZATIONS | _MULTIPLYING
+_ALONG_A_DIMENSION = (_MULTIPLYING - {"prod", "logsumexp"}) | {"cumsum"}
 """Operators whose results each depend on a whole row, with as many results as operand elements."""
 _BY_INDEX = frozenset(["index_add", "scatter_add", "scatter_reduce", "embedding_dense_backward"])
 _NORMALIZATIONS_BACKWARD = frozenset(
@@ -303,8 +307,8 @@ def _window(name: str, operands: list[Tensor]) -> int:
 
 
 def chain_of(name: str, operands: list[Tensor]) -> int:
-    """Number of terms that may be summed sequentially, for operators that are linear in them; 1 for others."""
-    if not sums(name) or not operands or name in _NOT_LINEAR | NORMALIZATIONS or name.startswith(_ATTENTION):
+    """Number of terms that may be summed sequentially, for operators that add them; 1 for others."""
+    if not sums(name) or not operands or name in _MULTIPLYING | NORMALIZATIONS or name.startswith(_ATTENTION):
         return 1
     if name in _MATMULS:
         return max(operand.shape[-1] if operand.dim() else 1 for operand in operands)
