@@ -87,7 +87,7 @@ def run(
     marked: MarkedRun,
     calls: Calls,
     jumps: SameJumps | None = None,
-    kept: KeptCasts | None = None,
+    casts: KeptCasts | None = None,
 ) -> Any:
     """Run the program on widened inputs.
 
@@ -97,7 +97,7 @@ def run(
         marked: the eager run, with the random numbers that it drew.
         calls: the torch calls of the eager run.
         jumps: the jumps to take; None: as double precision decides.
-        kept: the explicit casts to keep; None: none is.
+        casts: the explicit casts to keep; None: none is.
 
     Raises:
         InvalidInFp64: there is no such truth; the message says why.
@@ -112,7 +112,7 @@ def run(
             tensor.register_hook(_in_file)
     try:
         torch.set_default_dtype(torch.float64)
-        with _Double(marked.drawn, jumps), kept or nullcontext(), here:
+        with _Double(marked.drawn, jumps), casts or nullcontext(), here:
             result = program(wide)
     except InvalidInFp64:
         raise
@@ -162,11 +162,11 @@ class _Double(TorchDispatchMode):
             self._jumps.take(func, args, kwargs, result)
         return result
 
-    def _drop(self, values: Tensor, share: float, output: Tensor, kept: Tensor) -> None:
+    def _drop(self, values: Tensor, share: float, output: Tensor, mask: Tensor) -> None:
         """Let dropout keep the elements that the eager run kept: it draws a mask, and computes with it."""
         next(self._drawn)  # what it computed
-        kept.copy_(next(self._drawn))
-        output.copy_(values * kept / (1 - share) if share < 1 else torch.zeros_like(values))
+        mask.copy_(next(self._drawn))
+        output.copy_(values * mask / (1 - share) if share < 1 else torch.zeros_like(values))
 
 
 def _double(leaf: Any) -> Any:

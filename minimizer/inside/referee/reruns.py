@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,23 +29,40 @@ _SEEDS = (1, 2)  # one rerun with redrawn roundings for each
 _FURTHER = (3, 4, 5, 6)
 
 
-class Reruns:
-    """Eager reruns of one call, with marks, in double precision or perturbed.
+class _EagerRun(NamedTuple):
+    """A second eager run: what it gives, and what was seen of it.
 
-    ``why_no_truth``: why the program means something else in double precision; set once `truth` was tried.
+    ``histories``: for each place, the value's marks and the number of terms of the longest sum that contributed to it.
+    ``why_undefined``: the operations whose results PyTorch leaves undefined.
     """
+
+    marked: MarkedRun
+    calls: Calls
+    casts: Casts
+    places: Places
+    histories: Mapping[str, tuple[Mark, int]]
+    why_undefined: str
+
+
+class _Truth(NamedTuple):
+    """The results in double precision; without ``places``, ``why_not`` says why the program means something else there."""
+
+    places: Places | None = None
+    outputs: Any = None
+    why_not: str = ""
+
+
+class Reruns:
+    """Eager reruns of one call, with marks, in double precision or perturbed."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self.why_no_truth = ""
-        self.truth_outputs: Any = None
-        self._casts = Casts()
 
     @cached_property
-    def _eager_run(self) -> tuple[MarkedRun, Calls, dict[str, Tensor], dict[str, tuple[Mark, int]], str]:
-        marked, calls, watched = MarkedRun(), Calls(), Undefined()
+    def _eager_run(self) -> _EagerRun:
+        marked, calls, casts, watched = MarkedRun(), Calls(), Casts(), Undefined()
         values = clone(list(self._call.inputs))
-        with self._call.started(), watched, marked, calls, self._casts, launches.watched(marked.launched):
+        with self._call.started(), watched, marked, calls, casts, launches.watched(marked.launched):
             side = self._eager(values)
         again, before = side.places(), places(None, self._call.inputs)
         histories = {where: (marked.marks(tensor), marked.terms_in(tensor)) for where, tensor in again.items()}
@@ -53,33 +70,45 @@ class Reruns:
             # Some operators write to an operand without declaring it (running statistics): then its history is unknown.
             if histories[where][0] is Mark.EXACT and not same_bits(before[where], again[where]):
                 histories[where] = Mark.ROUNDED, marked.terms
-        return marked, calls, side.kept().places(), histories, " and ".join(watched.seen)
+        return _EagerRun(marked, calls, casts, side.kept().places(), histories, " and ".join(watched.seen))
 
     @property
     def again(self) -> Places:
         """A second eager run."""
-        return self._eager_run[2]
+        return self._eager_run.places
 
     @property
     def histories(self) -> Mapping[str, tuple[Mark, int]]:
         """For each place, the value's marks and the number of terms of the longest sum that contributed to it."""
-        return self._eager_run[3]
+        return self._eager_run.histories
 
     @property
     def why_undefined(self) -> str:
         """The operations whose results PyTorch leaves undefined; empty if there are none."""
-        return self._eager_run[4]
+        return self._eager_run.why_undefined
 
     @cached_property
-    def truth(self) -> Places | None:
-        """The results in double precision; None, with ``why_no_truth`` set, if there is no such truth."""
+    def _truth(self) -> _Truth:
         try:
             side = self._in_double(None)
         except fp64.InvalidInFp64 as error:
-            self.why_no_truth = str(error)
-            return None
-        self.truth_outputs = side.result
-        return side.places()
+            return _Truth(why_not=str(error))
+        return _Truth(side.places(), side.result)
+
+    @property
+    def truth(self) -> Places | None:
+        """The results in double precision; None if there is no such truth."""
+        return self._truth.places
+
+    @property
+    def truth_outputs(self) -> Any:
+        """The outputs among them, as the call returned them; None if there is no such truth."""
+        return self._truth.outputs
+
+    @property
+    def why_no_truth(self) -> str:
+        """Why the program means something else in double precision; empty if it does not."""
+        return self._truth.why_not
 
     @cached_property
     def redrawn(self) -> list[Places]:
@@ -95,34 +124,33 @@ class Reruns:
     def truth_with_same_jumps(self) -> Places | None:
         """`truth` with every jump taken as eager took it; None if there is no such truth."""
         try:
-            return self._in_double(self._eager_run[0].jumps.again()).places()
+            return self._in_double(self._eager_run.marked.jumps.again()).places()
         except fp64.InvalidInFp64:
             return None
 
     @cached_property
     def redrawn_with_same_jumps(self) -> list[Places]:
         """`redrawn` with every jump taken as eager took it."""
-        return self._redrawn(self._eager_run[0].jumps.again)
+        return self._redrawn(self._eager_run.marked.jumps.again)
 
     def narrowest_cast(self, where: str) -> torch.dtype | None:
         """The narrowest dtype of an explicit cast that can matter at a place."""
-        return self._casts.narrowest(self._eager_run[2][where].dtype)
+        return self._eager_run.casts.narrowest(self._eager_run.places[where].dtype)
 
     @cached_property
     def truth_with_casts(self) -> Places | None:
         """`truth` with every explicit cast kept; None if there is no such truth."""
-        assert self._eager_run  # which sees the casts
-        kept = KeptCasts(self._casts.dtypes)
+        casts = KeptCasts(self._eager_run.casts.dtypes)
         try:
-            places = self._in_double(None, kept).places()
+            places = self._in_double(None, casts).places()
         except fp64.InvalidInFp64:
             return None
-        return places if kept.agrees else None
+        return places if casts.agrees else None
 
-    def _in_double(self, jumps: SameJumps | None, kept: KeptCasts | None = None) -> Side:
-        marked, calls, *_ = self._eager_run
+    def _in_double(self, jumps: SameJumps | None, casts: KeptCasts | None = None) -> Side:
+        run = self._eager_run
         with self._call.switches.applied():
-            return fp64.run(self._eager, self._call.inputs, marked, calls, jumps, kept)
+            return fp64.run(self._eager, self._call.inputs, run.marked, run.calls, jumps, casts)
 
     def _redrawn(self, jumps: Callable[[], SameJumps | None], seeds: Sequence[int] = _SEEDS) -> list[Places]:
         runs: list[Places] = []
