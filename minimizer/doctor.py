@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import minimizer
 from minimizer.errors import MinimizerError, MissingTool
 from minimizer.fitness import needs_sandbox, why_unfit
 from minimizer.sandbox import (
@@ -32,6 +33,7 @@ from minimizer.sandbox.torch_cuda import torch_on
 from minimizer.settings import Settings
 
 OLDEST_PYTHON = (3, 11)
+HOOKS = Path(minimizer.__file__).parent / "inside" / "hooks.py"
 TORCH_VERSIONS = ((2, 11), (2, 15))
 FREE_BYTES = 5 << 30
 """Disk for the kernel caches of one large job."""
@@ -54,7 +56,9 @@ def diagnose(settings: Settings, python: Path | None = None) -> list[Finding]:
     interpreter = python or Path(sys.executable)
     findings = [check_python(interpreter)]
     if findings[0].ok:
-        findings += [check_torch(interpreter), *check_compiler(), check_cuda(interpreter)]
+        torch = check_torch(interpreter)
+        hooks = [check_hooks(interpreter)] if torch.ok is not False else []
+        findings += [torch, *hooks, *check_compiler(), check_cuda(interpreter)]
     return [
         *findings,
         *(check_toolchain(name, path) for name, path in settings.interpreters.items()),
@@ -94,6 +98,19 @@ def check_torch(python: Path) -> Finding:
     return Finding("torch", True, version)
 
 
+def check_hooks(python: Path) -> Finding:
+    """Whether torch has the private parts by which a job observes it: without one it would end at its start."""
+    name, remedy = "torch's hooks", f"Install another build there: {python} -m pip install torch"
+    asked = f"(lambda m: (m['lacks'](), m['absent'](m['WISHED'])))(__import__('runpy').run_path({str(HOOKS)!r}))"
+    try:
+        lacks, misses = _ask(python, asked, seconds=TORCH_SECONDS)
+    except _NoAnswer as error:
+        return Finding(name, False, f"they cannot be looked up: {error}", remedy)
+    if lacks or misses:
+        return Finding(name, False if lacks else None, "; ".join([*lacks, *misses]), remedy)
+    return Finding(name, True, "all private parts of torch that jobs observe are there")
+
+
 def check_toolchain(name: str, python: Path) -> Finding:
     """Check an interpreter of MINIMIZER_TOOLCHAINS and its torch: jobs that name it fail otherwise."""
     remedy = f"Repair {python}, or name another interpreter in MINIMIZER_TOOLCHAINS."
@@ -101,6 +118,8 @@ def check_toolchain(name: str, python: Path) -> Finding:
     if not found.ok:
         return Finding(f"toolchain {name}", False, found.detail, remedy)
     torch = check_torch(python)
+    if torch.ok is not False and not (hooks := check_hooks(python)).ok:
+        return Finding(f"toolchain {name}", hooks.ok, hooks.detail, hooks.remedy)
     detail = f"torch: {torch.detail}" if torch.ok is False else f"Python {found.detail}, torch {torch.detail}"
     return Finding(f"toolchain {name}", torch.ok, detail, torch.remedy)
 

@@ -136,7 +136,7 @@ def started(job: Job, place: Place) -> Iterator[Parts]:
     """Start the warm child, and build what runs the script in it.
 
     Raises:
-        MissingTool: CUDA was requested, and the child's torch has none.
+        MissingTool: CUDA was requested, and the child's torch has none; or we cannot observe that torch.
         WorkerTrouble: the child does not start.
     """
     journal, options = job.journal, job.options
@@ -194,6 +194,8 @@ def _start(executor: Executor, job: Job) -> dict[str, str]:
         raise WorkerTrouble(str(error)) from None
     if job.options.device == "cuda" and not ready.gpu:
         raise MissingTool("--device cuda: this torch is built without CUDA, or the sandbox has no /dev/nvidiactl.")
+    for sentence in ready.does_without:
+        job.journal.note(f"{sentence[0].upper()}{sentence[1:]}.")
     fold.prepared(job.report, ready.environment)
     return ready.environment
 

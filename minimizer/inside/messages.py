@@ -413,6 +413,10 @@ class Ready(Said):
     type: ClassVar[str] = "ready"
     environment: dict[str, str]
     gpu: bool
+    lacks: list[str] = field(default_factory=list)
+    """Sentences on private parts of this torch without which no verdict would be sure: the zygote has ended."""
+    does_without: list[str] = field(default_factory=list)
+    """Sentences on those that only cost time or detail."""
 
 
 @dataclass

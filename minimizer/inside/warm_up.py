@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 
 from .gpu import asking_the_driver, counted_without_runtime, has_gpu, runtime
+from .hooks import WISHED, absent, lacks
 from .messages import Ready
 
 WARM = (
@@ -47,7 +48,7 @@ CPP_EXTENSION = "torch.utils.cpp_extension"
 
 
 def warm_up() -> Ready:
-    """Import what trials need, compute nothing, and describe this Python.
+    """Import what trials need, compute nothing, and describe this Python. If torch lacks what is needed, stop there.
 
     Raises:
         RuntimeError: there is a GPU, and an import made it unusable in forks; the message names the import.
@@ -57,6 +58,10 @@ def warm_up() -> Ready:
     import torch
 
     from .compiler.environment import environment
+
+    ready = Ready(environment(), bool(torch.version.cuda) and has_gpu(), lacks(), absent(WISHED))
+    if ready.lacks:  # then our own modules may not even be importable
+        return ready
     from .compiler.first_compilation import done_beforehand
     from .compiler.processor import remember_headers, remember_probes
 
@@ -66,7 +71,7 @@ def warm_up() -> Ready:
     gc.collect()
     gc.freeze()  # keeps the garbage collector from writing to, and so copying, pages that children share
     gc.enable()
-    return Ready(environment=environment(), gpu=bool(torch.version.cuda) and has_gpu())
+    return ready
 
 
 def import_all(names: Sequence[str]) -> None:

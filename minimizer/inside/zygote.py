@@ -307,6 +307,9 @@ def main(incoming: int, outgoing: int) -> None:
     channel = Channel(incoming, outgoing)
     try:
         ready = warm_up()
+        if ready.lacks:
+            channel.send({"id": 0, "message": ready})
+            return
         with asking_the_driver(), counted_without_runtime():
             from .tasks.cost import measure_cost
             from .tasks.draws import measure_draws

@@ -37,6 +37,7 @@ def test_a_sound_machine_has_nothing_to_mend(settings: Settings) -> None:
     assert names == [
         "Python",
         "torch",
+        "torch's hooks",
         "C++ compiler",
         "compile",
         "CUDA device",

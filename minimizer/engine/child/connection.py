@@ -25,13 +25,14 @@ from minimizer.engine.child.trouble import KILLED, Death, Fault, rule_for
 from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import CROWDED, Action, Watchdog, crowding
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
-from minimizer.errors import Cancelled, ChildFailed, Unanswered, WorkerTrouble
+from minimizer.errors import Cancelled, ChildFailed, MissingTool, Unanswered, WorkerTrouble
 from minimizer.inside.questions import Question, Request
 
 INSIDE = Path(__file__).parents[2] / "inside"
 POLL_SECONDS = 0.2
 HEARD: dict[str, type[Phase | Stacks]] = {"phase": Phase, "stacks": Stacks}
 """The messages that a watchdog evaluates."""
+HOW_TO_GET_TORCH = "Install torch 2.11 to 2.15, or name another Python with --python."
 HOLDER = "the holder of the graph"
 
 Watch = Callable[[], None]
@@ -108,6 +109,7 @@ class Connection:
 
         Raises:
             ChildFailed: torch cannot be imported there.
+            MissingTool: that torch lacks what we observe it by.
             WorkerTrouble: the process, or its sandbox, ends without a message.
         """
         theirs_in, self._to_child = os.pipe()
@@ -129,7 +131,11 @@ class Connection:
             if not said:
                 raise WorkerTrouble(f"the child did not start: {tail(self._own_log, 2000) or 'no answer'}")
             raise ChildFailed(f"the child did not start: {said[:500]}")
-        return parse(Ready, message["message"])
+        ready = parse(Ready, message["message"])
+        if ready.lacks:
+            self._stop()
+            raise MissingTool(f"This torch cannot be observed: {'; '.join(ready.lacks)}. {HOW_TO_GET_TORCH}")
+        return ready
 
     def _launch(self, incoming: int, outgoing: int) -> subprocess.Popen[bytes]:
         with self._own_log.open("wb") as log:

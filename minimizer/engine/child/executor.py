@@ -72,6 +72,7 @@ class Executor:
 
         Raises:
             ChildFailed: torch cannot be imported there, or the sandbox does not start.
+            MissingTool: that torch lacks what we observe it by.
         """
         began = time.monotonic()
         ready = self._connection.start()

@@ -363,9 +363,11 @@ class End(Loose):
 
 
 class Ready(Loose):
-    """The zygote's first message: versions and hardware of its Python."""
+    """The zygote's first message: versions and hardware of its Python, and what its torch lacks."""
 
     environment: dict[
         Annotated[str, StringConstraints(max_length=50)], Annotated[str, StringConstraints(max_length=300)]
     ] = Field(default_factory=dict, max_length=30)
     gpu: bool = False
+    lacks: list[Annotated[str, StringConstraints(max_length=500)]] = Field(default_factory=list, max_length=100)
+    does_without: list[Annotated[str, StringConstraints(max_length=500)]] = Field(default_factory=list, max_length=100)

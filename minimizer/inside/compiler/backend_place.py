@@ -10,6 +10,8 @@ from typing import Any
 from torch import fx
 from torch._dynamo.repro import after_dynamo
 
+from ..hooks import required
+
 Compiled = Callable[..., Any]
 Compile = Callable[[], Compiled]
 CompileGraph = Callable[[Any, fx.GraphModule, list[Any], Compile], Compiled]
@@ -18,14 +20,16 @@ CompileGraph = Callable[[Any, fx.GraphModule, list[Any], Compile], Compiled]
 
 def take_place(compile_graph: CompileGraph) -> Callable[[], None]:
     """Let a function compile all graphs of this process from now on; returns a callback that ends this."""
-    original = after_dynamo.WrapBackendDebug.__call__
+    wrapping: Any = after_dynamo.WrapBackendDebug
+    original = required(wrapping, "__call__")
+    required(wrapping, "_torchdynamo_orig_backend")
 
     def call(wrapper: Any, module: fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Compiled:
         backend = wrapper._torchdynamo_orig_backend
         return compile_graph(backend, module, inputs, lambda: original(wrapper, module, inputs, **kwargs))
 
     def give_back() -> None:
-        after_dynamo.WrapBackendDebug.__call__ = original  # type: ignore[method-assign]
+        wrapping.__call__ = original
 
-    after_dynamo.WrapBackendDebug.__call__ = call  # type: ignore[method-assign, assignment]
+    wrapping.__call__ = call
     return give_back

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import torch._functorch.config
 import torch._inductor.config
 from torch._inductor.utils import fresh_cache
-from torch.utils._config_module import _UNSET_SENTINEL
+from torch.utils import _config_module
+
+from ..hooks import required
 
 SETTINGS = (
     (torch._inductor.config, "fx_graph_cache", "TORCHINDUCTOR_FX_GRAPH_CACHE"),
@@ -19,6 +21,7 @@ SETTINGS = (
 
 def turn_on(*, only_inductor: bool) -> None:
     """Turn them on whatever the script sets, or only Inductor's."""
+    required(_config_module._ConfigEntry, "env_value_force")
     for config, name, _ in SETTINGS:
         config._config[name].env_value_force = not only_inductor or config is torch._inductor.config
 
@@ -28,8 +31,10 @@ def left_to_script() -> Iterator[None]:
     """Leave them, empty at first, to the defaults and to the script's settings, in this process and in its child
     processes.
     """
+    required(_config_module._ConfigEntry, "env_value_force")
+    unset = required(_config_module, "_UNSET_SENTINEL")
     for config, name, variable in SETTINGS:
-        config._config[name].env_value_force = _UNSET_SENTINEL
+        config._config[name].env_value_force = unset
         os.environ.pop(variable, None)
     with fresh_cache():
         yield

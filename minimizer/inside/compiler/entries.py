@@ -8,13 +8,16 @@ from typing import Any
 
 from torch._dynamo import eval_frame
 
+from ..hooks import required
+
 
 def at_entries(enter: Callable[[], Callable[[], None]]) -> None:
     """Call ``enter`` at the entry of each wrapper created from now on, and its result at the exit; permanent in this
     process.
     """
     context: Any = eval_frame._TorchDynamoContext
-    original = context.__init__
+    original = required(context, "__init__")
+    required(context, "enter_exit_hooks")
 
     @functools.wraps(original)
     def init(this: Any, *args: Any, **kwargs: Any) -> None:

@@ -24,7 +24,7 @@ FOLDER = "probes"
 def remember_probes() -> None:
     """Store the outcome of each probe in the kernel cache, for all processes that share it.
 
-    Does nothing if the private class that is patched has changed.
+    Does nothing if this torch has no such method (`hooks.WISHED`).
     """
     original = getattr(cpu_vec_isa.VecISA, "check_build", None)
     if original is None:
@@ -46,7 +46,7 @@ def remember_probes() -> None:
 def remember_headers() -> None:
     """Store the path of each precompiled header, for all processes of the job: the header does not change during it.
 
-    Does nothing if the private function that is patched has changed.
+    Does nothing if this torch has no such function (`hooks.WISHED`).
     """
     original = getattr(codecache, "_precompile_header", None)
     if original is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,11 +21,25 @@ from torch._inductor.scheduler import Scheduler
 from torch._inductor.virtualized import V
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
+from ..hooks import OPERATOR, required
 from ..messages import Part
 from ..questions import Switches
 from ..wire import Channel
 
-ENTRIES = ("LoweringPatternEntry", "GraphPatternEntry", "ReplacementPatternEntry")
+ENTRIES: tuple[Any, ...] = (
+    pattern_matcher.LoweringPatternEntry,
+    pattern_matcher.GraphPatternEntry,
+    pattern_matcher.ReplacementPatternEntry,
+)
+"""What applies a pattern."""
+PRIVATE: tuple[tuple[Any, str], ...] = (
+    *((CompilerBisector, name) for name in ("disable_subsystem", "get_backend", "get_config_change")),
+    *((GraphTransformObserver, name) for name in ("apply_gm_pass", "apply_graph_pass")),
+    *((kind, "apply") for kind in ENTRIES),
+    (graph, "make_fallback"),
+    (Scheduler, "can_fuse"),
+)
+"""What is replaced here."""
 
 
 def install(switches: Switches | None, channel: Channel) -> None:
@@ -51,7 +64,13 @@ class Switchboard:
         """Current prefix of pattern names; None inside a pass that is switched as a whole, whose patterns have no switches."""
 
     def install(self) -> None:
-        """Replace PyTorch's own answers for the rest of the process."""
+        """Replace PyTorch's own answers for the rest of the process.
+
+        Raises:
+            MissingHook: a part of the compiler has no such switch in this torch.
+        """
+        for owner, name in PRIVATE:
+            required(owner, name)
         CompilerBisector.disable_subsystem = classmethod(  # type: ignore[method-assign, assignment]
             lambda cls, backend, subsystem, debug_info=None: self._disables(subsystem, debug_info)
         )
@@ -90,7 +109,7 @@ class Switchboard:
     def _disables(self, subsystem: str, debug_info: Callable[[], str] | None) -> bool:
         """Whether to skip a decomposition, a lowering or CUDA graphs; answers the question PyTorch asks before each."""
         if subsystem == "decomposition" and debug_info is not None:
-            match = re.search(r"op='([^']+)', overload='([^']+)'", debug_info())
+            match = OPERATOR.search(debug_info())
             return match is not None and not self._use(f"decomposition/{match[1]}.{match[2]}")
         if subsystem == "lowerings":
             target = V.current_node.target
@@ -131,10 +150,9 @@ class Switchboard:
         return apply
 
     def _watch_patterns(self) -> None:
-        for kind in filter(None, (getattr(pattern_matcher, name, None) for name in ENTRIES)):
-            original = kind.apply
+        for kind in ENTRIES:
 
-            def apply(entry: Any, *args: Any, _original: Callable[..., Any] = original, **kwargs: Any) -> Any:
+            def apply(entry: Any, *args: Any, _original: Callable[..., Any] = kind.apply, **kwargs: Any) -> Any:
                 is_on = self._matcher is None or self._use(f"{self._matcher}{_pattern_name(entry)}")
                 return _original(entry, *args, **kwargs) if is_on else None
 

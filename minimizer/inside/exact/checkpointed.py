@@ -15,6 +15,8 @@ from typing import Any
 import torch.utils.checkpoint
 from torch._higher_order_ops import wrap
 
+from ..hooks import required
+
 OPERATORS = ("TagActivationCheckpoint", "WrapActivationCheckpoint")
 
 
@@ -30,10 +32,9 @@ def draw_again(is_compiling: Callable[[], bool]) -> None:
         kept = keeps.get()
         return checkpoint(*args, **(kwargs if kept is None else {**kwargs, "preserve_rng_state": kept}))
 
-    for name in OPERATORS:
-        operator = getattr(wrap, name, None)
-        if operator is not None:
-            operator.__call__ = _asking(operator.__call__, is_compiling, keeps, checkpoint, keeping)
+    operators = [required(wrap, name) for name in OPERATORS]
+    for operator, original in [(one, required(one, "__call__")) for one in operators]:
+        operator.__call__ = _asking(original, is_compiling, keeps, checkpoint, keeping)
 
 
 def _asking(original: Any, is_compiling: Callable[[], bool], keeps: Any, checkpoint: Any, keeping: Any) -> Any:

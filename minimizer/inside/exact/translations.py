@@ -15,6 +15,8 @@ from typing import Any
 
 from torch._dynamo import convert_frame, symbolic_convert
 
+from ..hooks import required
+
 OURS = ("torch", "minimizer", __name__.partition(".")[0])
 """Packages whose modules are never looked at as the script's own; this package has another name in the child."""
 MOST_PACKAGES = 200
@@ -41,8 +43,13 @@ class Translations:
         return self._depth > 0
 
     def watch(self, during: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext) -> None:
-        """Start to watch, for the rest of this process. ``during``: creates the context in which Dynamo translates."""
-        original = convert_frame._compile
+        """Start to watch, for the rest of this process. ``during``: creates the context in which Dynamo translates.
+
+        Raises:
+            MissingHook: this torch has no such function.
+        """
+        original = required(convert_frame, "_compile")
+        self._watch_inlining()
 
         @functools.wraps(original)
         def compile_(code: types.CodeType, globals: dict[str, object], *args: Any, **kwargs: Any) -> Any:
@@ -58,13 +65,11 @@ class Translations:
                 self.installed.update((id(globals), name) for name in globals.keys() - before)
 
         convert_frame._compile = compile_
-        self._watch_inlining()
 
     def _watch_inlining(self) -> None:
         inliner: Any = symbolic_convert.InliningInstructionTranslator
-        inline = vars(inliner).get("inline_call")
-        if not isinstance(inline, classmethod):
-            return
+        required(inliner, "inline_call")
+        inline: Any = vars(inliner)["inline_call"]
 
         @functools.wraps(inline.__func__)
         def inline_call(cls: Any, parent: Any, func: Any, *args: Any, **kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ import torch
 import torch._dynamo
 from torch._dynamo import eval_frame
 
+from ..hooks import required
 from ..wire import Message
 from .reach import user_frames
 
@@ -65,7 +66,7 @@ class Glances:
 
     def watch(self) -> None:
         """Watch the wrappers created in the rest of this process."""
-        watched = self._watched(eval_frame.OptimizedModule)
+        watched = self._watched(required(eval_frame, OPTIMIZED))
         for module in (eval_frame, torch._dynamo):
             setattr(module, OPTIMIZED, watched)
 

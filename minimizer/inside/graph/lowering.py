@@ -77,7 +77,7 @@ def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
 def _number_backward(roots: list[torch.Tensor]) -> None:
     """Make each backward operator traced next carry the sequence number of its forward operator.
 
-    Uses AOTAutograd's hooks (``torch/_functorch/_aot_autograd/logging_utils.py``); without them backward nodes get no module.
+    Uses AOTAutograd's hooks (``torch/_functorch/_aot_autograd/logging_utils.py``); without them backward nodes get no module (`hooks.WISHED`).
     """
     with contextlib.suppress(ImportError):
         from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks

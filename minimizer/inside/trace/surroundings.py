@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..gpu import has_gpu, runtime
+from ..hooks import required
 from ..values.snapshot import matmul_precision
 
 SWITCHES: tuple[tuple[Callable[[], Any], str, Any], ...] = (
@@ -60,5 +61,4 @@ def hindrance() -> str:
 
 def has_hooks_of_saved_tensors() -> bool:
     """Whether hooks change the saved tensors of a backward, as checkpoints do: the program has none."""
-    read = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-    return read is not None and read(True) is not None
+    return required(torch._C._autograd, "_top_saved_tensors_default_hooks")(True) is not None

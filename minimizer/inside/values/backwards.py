@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from ..hooks import required
+
 Run = Callable[..., Any]
 
 
@@ -14,8 +16,10 @@ def around_backwards(wrap: Callable[[Run], Run]) -> None:
     """Replace the functions that start autograd's engine, for the rest of this process.
 
     ``wrap``: makes each replacement.
+
+    Raises:
+        MissingHook: this torch has no such function.
     """
-    for module in (torch.autograd, torch.autograd.graph):
-        original = getattr(module, "_engine_run_backward", None)
-        if original is not None:
-            module._engine_run_backward = wrap(original)  # type: ignore[attr-defined]
+    modules: tuple[Any, ...] = (torch.autograd, torch.autograd.graph)
+    for module, original in [(module, required(module, "_engine_run_backward")) for module in modules]:
+        module._engine_run_backward = wrap(original)

@@ -9,6 +9,7 @@ import torch._higher_order_ops.utils
 
 from ..compiler.variables import set_variables
 from ..graph import state
+from ..hooks import required
 from ..messages import Changed
 
 MOST_CHANGED, MOST_LOOKS = 100, 64
@@ -53,5 +54,4 @@ def _is_of_torch() -> bool:
     """Whether torch itself compiles the body of an operator called in eager, such as ``torch.cond``, under its own
     settings.
     """
-    asked = getattr(torch._higher_order_ops.utils, "_in_hop_compile", None)  # torch 2.11 has none
-    return asked is not None and bool(asked())
+    return bool(required(torch._higher_order_ops.utils, "_in_hop_compile")())

@@ -55,11 +55,11 @@ def recompiles() -> list[Recompile]:
     known = {_frame(one): one for one in metrics if one.co_name}
     found = []
     for one in metrics:
-        guard = getattr(one, "recompile_reason", None)
+        guard = one.recompile_reason
         is_refused = _is_refused(one)
         code = known.get(_frame(one))
         if (guard or is_refused) and code is not None:
-            stack = [_entry(text) for text in getattr(code, "stack_trace", None) or ()]
+            stack = [_entry(text) for text in code.stack_trace or ()]
             found.append(
                 Recompile(
                     function="" if WRAPPER in (code.co_filename or "") else _name(code.co_name or ""),

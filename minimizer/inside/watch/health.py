@@ -91,7 +91,7 @@ class Health:
             recompiles=_told(
                 f"{m.co_name}: {reason.partition(': ')[2] or reason}"[:500]  # without the number of the cache entry
                 for m in frames
-                if (reason := getattr(m, "recompile_reason", None))
+                if (reason := m.recompile_reason)
             ),
             compile_seconds=seconds if seconds > 0 and len(metrics) < MOST_COMPILATIONS else None,
             untimed="" if self._turns else CROWDED if self._has_tried else UNRUN,
