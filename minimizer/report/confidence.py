@@ -11,7 +11,11 @@ from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
 
 Level = Literal["high", "medium", "low", "unknown"]
 ENOUGH = 2
-"""Methods that know nothing of each other and must agree before a verdict is called sure."""
+"""Methods that know nothing of each other and must agree before a verdict is called sure, beside what every sure one takes: a repro that
+fails with the compiler only, and a stage.
+"""
+FP64_MARGIN = 3
+"""Float64 sides with eager where compiled is more than this many times as far from it: the referee's margin, ``inside/referee/distance.py``."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,15 @@ def confidence(report: Report) -> Confidence:
     rate = report.failure.reproducibility
     processes = "process" if verification.runs == 1 else "processes"
     did = "showed it" if report.failure.kind.is_finding else "failed"
+    but = ", and passes with the compiler switched off" if verification.passes_with_compiler_off else ""
     reasons = [
         f"The script {did} in {rate.failed} of {counted(rate.runs, 'run')}",
-        f"The repro failed in the same way in {verification.failed_same} of {verification.runs} clean {processes}",
+        f"The repro failed in the same way in {verification.failed_same} of {verification.runs} clean {processes}{but}",
     ]
-    agreeing = list(_agreeing(report))
     is_placed = report.failure.stage is not Stage.UNKNOWN
+    if is_placed and (placed := _placed_by(report, report.failure.stage)):
+        reasons.append(placed)
+    agreeing = list(_agreeing(report))
     if agreeing:
         reasons.append(
             f"{'Independent methods agree' if len(agreeing) > 1 else 'One more method agrees'}: {'; '.join(agreeing)}"
@@ -72,14 +79,16 @@ def _of_no_failure(report: Report) -> Confidence:
     return Confidence("low" if open_ else "medium", reasons)
 
 
+def _placed_by(report: Report, stage: Stage) -> str:
+    """How the stage is known; empty if the report does not show it."""
+    if stage is Stage.CUSTOM_OP:
+        return "torch.library.opcheck finds the operator at fault, without the compiler"
+    name = stage.replace("_", " ")
+    return f"On the ladder of backends {name} is the first to fail" if _has_step(report) else ""
+
+
 def _agreeing(report: Report) -> Iterator[str]:
-    """Methods that point to the same place, each without the others' help."""
-    if report.verification is not None and report.verification.passes_with_compiler_off:
-        yield "with the compiler switched off the repro passes"
-    if report.failure is not None and report.failure.stage is Stage.CUSTOM_OP:
-        yield "torch.library.opcheck finds the operator at fault, without the compiler"
-    elif report.failure is not None and report.failure.stage is not Stage.UNKNOWN and _has_step(report):
-        yield f"on the ladder of backends {report.failure.stage.replace('_', ' ')} is the first to fail"
+    """Methods that point to the same place, each without the others' help, and without being needed for the repro or the stage."""
     if report.blame is not None and report.blame.confirmed:
         yield "without the part to blame the failure goes, and with it alone it comes"
     culprit = report.culprits[0] if report.culprits else None
@@ -90,7 +99,7 @@ def _agreeing(report: Report) -> Iterator[str]:
     errors = [error for c in report.roots for error in (c.local_error, c.propagated_error) if error is not None]
     sides = [(e.compiled_vs_fp64, e.eager_vs_fp64) for e in errors]
     sides += [(layer.compiled_vs_fp64, layer.eager_vs_fp64) for layer in report.layers if layer.verdict == "bad"]
-    if is_numeric and any(c is not None and e is not None and c > 3 * e for c, e in sides):
+    if is_numeric and any(c is not None and e is not None and c > FP64_MARGIN * e for c, e in sides):
         yield "float64 sides with eager"
     if any(witness.agrees for witness in report.witnesses):
         yield "PyTorch's own minifier sees it too"

@@ -7,7 +7,9 @@ import math
 import pytest
 import torch
 
+from minimizer.inside.referee import distance
 from minimizer.inside.referee.figures import figures
+from minimizer.report import confidence
 
 ONES = torch.ones(3)
 TOLERANCES = {"required_atol", "required_rtol"}
@@ -46,3 +48,8 @@ def test_what_is_lost_on_both_sides_alike_is_no_error() -> None:
     found = figures([(both, both.clone(), both.double())])
     assert (found["max_abs"], found["required_atol"], found["required_rtol"]) == (0.0, 0.0, 0.0)
     assert (found["compiled_vs_fp64"], found["eager_vs_fp64"]) == (0.0, 0.0)
+
+
+def test_the_report_goes_by_the_margin_of_the_referee() -> None:
+    """The report may not import torch, and so has a number of its own."""
+    assert confidence.FP64_MARGIN == distance.MARGIN
