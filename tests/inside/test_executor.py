@@ -24,7 +24,7 @@ from minimizer.engine.budget.patience import CHILD_END_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.child.trouble import Fault
+from minimizer.engine.child.trouble import KILLED, Fault, rule_for
 from minimizer.engine.child.watchdog import Action
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import Signature
@@ -616,7 +616,7 @@ def test_a_child_that_was_killed_is_known_as_such_though_another_takes_its_place
         os.kill(process.pid, signal.SIGKILL)
         wait(process)
         assert judge(starting, trial("return x"))
-        assert life.was_killed
+        assert life.death is not None and rule_for(life.death) is KILLED
 
 
 def test_waiting_ends_when_the_owner_asks_and_an_ended_child_is_not_started_again(tmp_path: Path) -> None:

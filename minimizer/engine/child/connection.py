@@ -21,7 +21,7 @@ from minimizer.engine.child import protocol, wire
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.protocol import Phase, Ready, Stacks
-from minimizer.engine.child.trouble import KILLED, Death, Fault, rule_for
+from minimizer.engine.child.trouble import KILLED, UNTOLD, Death, Fault, rule_for
 from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import CROWDED, Action, Watchdog, crowding
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
@@ -45,21 +45,20 @@ class Life:
 
     is_over: threading.Event = field(default_factory=threading.Event)
     is_ended_by_us: bool = False
-    was_killed: bool = False
-    """Killed, but not by us: usually by the OOM killer."""
-    is_end_unknown: bool = False
-    """Its pipe has ended but the process has not, so its end is unknown."""
+    death: Death | None = None
+    """How it ended, once its pipe has."""
 
-    def refuse_trouble(self, who: str) -> None:
-        """Raise if the machine is at fault because ``who`` did not end by itself.
 
-        Raises:
-            WorkerTrouble: it was killed, and not by us; or its end is unknown.
-        """
-        if self.was_killed:
-            raise WorkerTrouble(f"{who} was killed, for want of memory most often")
-        if self.is_end_unknown:
-            raise WorkerTrouble(f"{who} was gone, and had not ended within {CHILD_END_SECONDS:.0f} s")
+def refusal(who: str, death: Death, late: str = "") -> WorkerTrouble | ChildFailed:
+    """The error for ``who`` gives no answer, any more or in time: whether the machine is at fault is for `RULES` to say.
+
+    ``late``: what it has not done in time, if it still runs.
+    """
+    rule = rule_for(death)
+    gone = f"was gone, and had not ended within {CHILD_END_SECONDS:.0f} s"
+    known = {KILLED: "was killed, for want of memory most often", UNTOLD: gone}
+    said = f"{who} {late or known.get(rule, 'is gone')}"
+    return WorkerTrouble(said) if rule.fault is Fault.MACHINE else ChildFailed(said)
 
 
 @dataclass
@@ -217,22 +216,17 @@ class Connection:
                 task, HOLDER, {"op": "ask", "to": task.number, "ask": number, "timeout": 86_400, **question.message()}
             )
             while (message := self.next(task, CHILD_ANSWER_SECONDS)) is not None:
-                if "end" in message:
-                    # A held process does not kill itself.
-                    if rule_for(Death(parse(protocol.End, message["end"]).signal)) is KILLED:
-                        raise WorkerTrouble(f"{HOLDER} was killed, for want of memory most often")
-                    raise ChildFailed(f"{HOLDER} is gone")
+                if "end" in message:  # a held process does not kill itself
+                    raise refusal(HOLDER, Death(parse(protocol.End, message["end"]).signal))
                 body = message["message"]
                 if body.get("type") == "answer" and body.get("ask") == number:
                     if "error" in body:
                         raise Unanswered(f"{HOLDER} could not answer: {str(body['error'])[:500]}")
                     return dict(body)
-        task.life.refuse_trouble(HOLDER)
-        if task.life.is_over.is_set():
-            raise ChildFailed(f"{HOLDER} is gone")
-        late = f"{HOLDER} has not answered within {CHILD_ANSWER_SECONDS:.0f} s"
-        rule = rule_for(Death(is_late=True, is_crowded=crowding() > CROWDED))
-        raise WorkerTrouble(late) if rule.fault is Fault.MACHINE else ChildFailed(late)
+        if task.life.death is not None:
+            raise refusal(HOLDER, task.life.death)
+        death = Death(is_late=True, is_crowded=crowding() > CROWDED)
+        raise refusal(HOLDER, death, f"has not answered within {CHILD_ANSWER_SECONDS:.0f} s")
 
     def kill(self, task: Task) -> None:
         """Kill a task. Harmless if the task or the child is over."""
@@ -248,7 +242,8 @@ class Connection:
             while not task.life.is_over.wait(POLL_SECONDS) and time.monotonic() < deadline:
                 self._watch()
             self._watch()  # a child that was ended because of the budget was ended by the job itself
-            task.life.refuse_trouble(who)
+            if task.life.death is not None and isinstance(error := refusal(who, task.life.death), WorkerTrouble):
+                raise error from None
             raise
 
     def _write(self, message: Message) -> None:
@@ -269,7 +264,7 @@ class Connection:
 
         A child that sends malformed messages, or more than anybody takes, is unusable, and is killed.
         """
-        line = b""
+        line, is_untold = b"", False
         with os.fdopen(descriptor, "rb") as pipe, suppress(queue.Full):
             while (message := wire.parse(line := pipe.readline(protocol.MAX_LINE))) is not None:
                 task = tasks.pop(message["id"], None) if "end" in message else tasks.get(message["id"])
@@ -281,8 +276,9 @@ class Connection:
                     CHILD_END_SECONDS
                 )  # let it end by itself first: after our kill, its own exit status is lost
             except subprocess.TimeoutExpired:
-                life.is_end_unknown = not life.is_ended_by_us
-        life.was_killed = rule_for(Death.by_status(process.returncode, is_by_us=life.is_ended_by_us)) is KILLED
+                is_untold = not life.is_ended_by_us
+        known = Death.by_status(process.returncode, is_by_us=life.is_ended_by_us)
+        life.death = Death(is_untold=True) if is_untold else known
         self.place.sandbox.kill(process)  # before waking readers: a later task must find it dead
         life.is_over.set()
         for task in list(tasks.values()):

@@ -17,7 +17,7 @@ from pathlib import Path
 from minimizer.engine.budget.pace import Pace
 from minimizer.engine.budget.patience import CHILD_LATE_SECONDS
 from minimizer.engine.child.bounded import parse
-from minimizer.engine.child.connection import Connection, Task, Watch
+from minimizer.engine.child.connection import Connection, Task, Watch, refusal
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.protocol import End, Finished, Held, Phase, Ready
@@ -25,7 +25,6 @@ from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.transcript import Transcript
 from minimizer.engine.child.trouble import Again, Death, rule_for
 from minimizer.engine.child.watchdog import Watchdog, crowding
-from minimizer.errors import ChildFailed, WorkerTrouble
 from minimizer.inside.questions import (
     ExactRequest,
     Request,
@@ -169,12 +168,11 @@ class Executor:
                     return Survey(self._connection, task, phase=phase, held=parse(Held, body))
                 elif body.get("type") == "finished":
                     return Survey(self._connection, task, phase=phase, finished=parse(Finished, body))
-            task.life.refuse_trouble("the child that ran the script")
-            if not task.life.is_over.is_set():
-                raise WorkerTrouble(
-                    f"the child has not said within {timeout + CHILD_LATE_SECONDS:.0f} s how the script ended"
-                )
-            raise ChildFailed("the child went away while it ran the script")
+            who = "the child that ran the script"
+            if task.life.death is not None:
+                raise refusal(who, task.life.death)
+            late = f"has not said within {timeout + CHILD_LATE_SECONDS:.0f} s how the script ended"
+            raise refusal(who, Death(is_untold=True), late)
 
     def fresh_cache(self) -> Path:
         """A new, empty cache folder, for a run that must not reuse compiled code of earlier ones."""
@@ -200,7 +198,7 @@ class Executor:
                         self._pace.ended(time.monotonic() - began, compiles=request.task == TrialRequest.task)
                     return transcript.outcomes(message["end"], watching.seen() if watching is not None else None)
                 transcript.hear(message["message"], task.taken)
-            if not is_last and (task.life.was_killed or task.life.is_end_unknown):
+            if not is_last and task.life.death is not None and rule_for(task.life.death).again is Again.SAME:
                 raise _Killed
             return [Outcome(ending=Ending.LOST, phase=transcript.phase)]
 

@@ -65,7 +65,8 @@ class Death:
     ``signal``: the fatal signal. ``status``: the exit status, if any. ``said``: its last words: an exception's message,
     or the end of its output. ``gpu``: `OUT_OF_MEMORY`, `CONTEXT_LOST` or empty. ``is_by_us``: killed at its limit, by
     its watchdog, or with its job. ``is_silent``: ended without an answer, and not by a signal. ``is_late``: overdue,
-    and still running. ``is_crowded``: the machine has more runnable processes than cores. ``is_run``: ``said`` is the
+    and still running. ``is_untold``: our own process that should report the end does not, or is gone without an end of
+    its own. ``is_crowded``: the machine has more runnable processes than cores. ``is_run``: ``said`` is the
     whole error output of a run of a script.
     """
 
@@ -76,6 +77,7 @@ class Death:
     is_by_us: bool = False
     is_silent: bool = False
     is_late: bool = False
+    is_untold: bool = False
     is_crowded: bool = False
     is_run: bool = False
 
@@ -132,6 +134,13 @@ BUS_ERROR = Rule(
     Again.CLEAN_CACHE,
     "a truncated library raises it too, so that it counts as a crash on a clean cache only",
 )
+UNTOLD = Rule(
+    "nobody tells how it ended",
+    lambda death: death.is_untold,
+    Fault.MACHINE,
+    Again.SAME,
+    "the process that reports an end runs nothing of a script: it does so in a moment where it gets a processor",
+)
 LATE_IN_A_CROWD = Rule(
     "late, on a machine that has too much to do",
     lambda death: death.is_late and death.is_crowded,
@@ -162,7 +171,7 @@ BY_ITSELF = Rule(
     "an exception, an exit status, or a signal that nobody else sends",
 )
 RULES = (
-    GPU_IS_FULL, ENDED_BY_US, KILLED, MACHINE_IS_BROKEN, BUS_ERROR, LATE_IN_A_CROWD, LATE, SILENT, OWN_CODE_RAISED, BY_ITSELF,
+    GPU_IS_FULL, ENDED_BY_US, KILLED, MACHINE_IS_BROKEN, BUS_ERROR, UNTOLD, LATE_IN_A_CROWD, LATE, SILENT, OWN_CODE_RAISED, BY_ITSELF,
 )  # fmt: skip
 """In order: the first that holds counts."""
 KILLED_EACH_TIME = "was killed with SIGKILL each time: by the kernel for want of memory, or by itself"

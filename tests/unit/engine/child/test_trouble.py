@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minimizer.engine.child.connection import refusal
 from minimizer.engine.child.trouble import (
     BROKEN,
     BUS_ERROR,
@@ -21,6 +22,7 @@ from minimizer.engine.child.trouble import (
     OWN_CODE_RAISED,
     RULES,
     SILENT,
+    UNTOLD,
     Again,
     Death,
     Fault,
@@ -29,6 +31,7 @@ from minimizer.engine.child.trouble import (
     rule_for,
     signal_of,
 )
+from minimizer.errors import WorkerTrouble
 
 FULL = "CUDA out of memory. Tried to allocate 2 GiB"
 TRUNCATED = "ImportError: /tmp/c.so: file too short"
@@ -50,6 +53,8 @@ ENDS = [
     (Death(is_late=True, is_crowded=True), LATE_IN_A_CROWD),
     (Death(is_late=True), LATE),
     (Death(is_silent=True), SILENT),
+    (Death(is_untold=True), UNTOLD),
+    (Death(9, is_untold=True), KILLED),
     (Death(status=OWN_CODE), OWN_CODE_RAISED),
     (Death(11), BY_ITSELF),
     (Death(6, said="Aborted"), BY_ITSELF),
@@ -92,3 +97,24 @@ def test_a_compiler_without_memory_is_no_compile_error(said: str, *, is_starved:
 
 def test_a_compiler_without_memory_is_a_broken_machine_too() -> None:
     assert BROKEN.search("g++: fatal error: Killed signal terminated program cc1plus")
+
+
+@pytest.mark.parametrize("death", [death for death, _ in ENDS])
+def test_who_gives_no_answer_is_the_machines_trouble_by_the_table_alone(death: Death) -> None:
+    """A holder that is late, a run whose end nobody tells, a zygote that is gone: one question, asked at one place."""
+    error = refusal("the holder", death, "has not answered")
+    assert isinstance(error, WorkerTrouble) == (rule_for(death).fault is Fault.MACHINE)
+    assert str(error) == "the holder has not answered"
+
+
+@pytest.mark.parametrize(
+    ("death", "said"),
+    [
+        (Death(9), "was killed, for want of memory most often"),
+        (Death(is_untold=True), "was gone, and had not ended within"),
+        (Death(11), "is gone"),
+        (Death.by_status(None), "is gone"),
+    ],
+)
+def test_what_is_gone_says_how(death: Death, said: str) -> None:
+    assert str(refusal("the child", death)).startswith(f"the child {said}")
