@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from minimizer.engine.between.answer import UNCONFIRMED, Found
 from minimizer.engine.between.difference import (
@@ -33,6 +33,22 @@ DENSE = 48
 """Most calls and backwards, roughly, with a full look before and after them in one run."""
 MOST_SHOWN = 6
 """Most calls run in eager because their difference is other arithmetic; after the next, nothing is compared."""
+
+
+@dataclass(frozen=True)
+class _Sight:
+    """How closely the first difference of two runs is looked at, and what is known of it.
+
+    ``plan``: their looks. ``room``: calls and backwards, roughly, that one run can look at densely. ``once``: the place of
+    a difference that did not recur. ``difference``: the first one when it was last looked for.
+    """
+
+    plan: Plan
+    eager: ExactLog
+    compiled: ExactLog
+    room: int = DENSE
+    once: str = ""
+    difference: Difference | None = None
 
 
 class Confirming:
@@ -80,60 +96,82 @@ class Confirming:
 
     def _narrowed(self, plan: Plan, eager: ExactLog, compiled: ExactLog, *, is_replayed: bool) -> Found | str:
         """The first evident difference, looked at densely and confirmed; else where and why the comparison ended early."""
-        noise, once = Noise(rounds=self._runs.conditions.aot), ""
-        difference: Difference | None = None
+        noise, sight = Noise(rounds=self._runs.conditions.aot), _Sight(plan, eager, compiled)
         if self._runs.conditions.replay is not None and not is_replayed:
             again = self._runs.log(plan)
-            compiled = again if again is not None else compiled
-            seen = compared(eager, compiled, noise)
+            sight = replace(sight, compiled=again) if again is not None else sight
+            seen = compared(sight.eager, sight.compiled, noise)
             if seen.difference is None:
                 return self.ended(seen)
-        room = DENSE
         for _ in range(MOST_ROUNDS):
-            moved = self._runs.log(_as_heavy(plan, eager, compiled))
-            if moved is None:
-                break
-            noise.learn(eager, moved)
-            seen = compared(eager, compiled, noise)
-            also = [compiled]
-            if seen.difference is not None:
-                writing = self._runs.log(replace(plan, written=True))
-                if writing is None:
-                    difference = seen.difference
-                    break
-                noise.add_written(writing.written)
-                seen = compared(eager, compiled, noise) if writing.written else seen
-                also.append(writing)
-            difference = seen.difference
-            if difference is None:
-                return self.ended(seen, once)
-            room = min(room, _room(compiled))
-            units = _between(difference, room)
-            if units is None:
-                found = Found(
-                    difference, 0, 0, eager, compiled, noise,
-                    conditions=self._runs.conditions, draws=self._draws,
-                )  # fmt: skip
-                lasting = self._seen_again(plan, found, also)
-                if lasting is None:
-                    seen = compared(eager, compiled, noise)
-                    if seen.difference is None:
-                        return self.ended(seen, once)  # all of it also moves without the compiler
-                    break
-                if not lasting.changes:
-                    once = once or self._place(lasting.look)
-                if not lasting.changes or lasting.index != difference.index:
-                    continue  # the first change does not last
-                confirmed = self._confirmed(plan, replace(found, difference=lasting))
-                if confirmed is not None:
-                    self.excused.update(seen.excused)
-                    return confirmed
-                break
-            plan = replace(plan, full=units)
-            logs = [self._runs.log(replace(plan, eager=ALL)), self._runs.log(plan)]
-            if logs[0] is None or logs[1] is None:
-                break
-            eager, compiled = logs[0], logs[1]
+            end = self._closer(sight, noise)
+            if not isinstance(end, _Sight):
+                return end
+            sight = end
+        return self._unconfirmed(sight.difference)
+
+    def _closer(self, sight: _Sight, noise: Noise) -> Found | str | _Sight:
+        """One round: the confirmed difference, the end of the comparison, or a closer look.
+
+        What moves between eager runs, and what the compiler writes, becomes noise first.
+        """
+        moved = self._runs.log(_as_heavy(sight.plan, sight.eager, sight.compiled))
+        if moved is None:
+            return self._unconfirmed(sight.difference)
+        noise.learn(sight.eager, moved)
+        seen, runs = compared(sight.eager, sight.compiled, noise), [sight.compiled]
+        if seen.difference is not None:
+            writing = self._runs.log(replace(sight.plan, written=True))
+            if writing is None:
+                return self._unconfirmed(seen.difference)
+            noise.add_written(writing.written)
+            seen = compared(sight.eager, sight.compiled, noise) if writing.written else seen
+            runs.append(writing)
+        if seen.difference is None:
+            return self.ended(seen, sight.once)
+        sight = replace(sight, difference=seen.difference, room=min(sight.room, _room(sight.compiled)))
+        units = _between(seen.difference, sight.room)
+        if units is not None:
+            return self._denser(sight, units)
+        found = Found(
+            seen.difference, 0, 0, sight.eager, sight.compiled, noise,
+            conditions=self._runs.conditions, draws=self._draws,
+        )  # fmt: skip
+        return self._lasting(sight, found, seen, runs)
+
+    def _denser(self, sight: _Sight, units: list[int]) -> str | _Sight:
+        """Both runs again, with full looks at these calls and backwards."""
+        plan = replace(sight.plan, full=units)
+        eager, compiled = self._runs.log(replace(plan, eager=ALL)), self._runs.log(plan)
+        if eager is None or compiled is None:
+            return self._unconfirmed(sight.difference)
+        return replace(sight, plan=plan, eager=eager, compiled=compiled)
+
+    def _lasting(self, sight: _Sight, found: Found, seen: Comparison, runs: Sequence[ExactLog]) -> Found | str | _Sight:
+        """The difference, if further runs show it and a call cures it; the same sight if something else shows first now.
+
+        Args:
+            sight: the looks, which cannot be denser.
+            found: the difference, not yet confirmed.
+            seen: the comparison that shows it.
+            runs: the compiled runs so far.
+        """
+        lasting = self._seen_again(sight.plan, found, runs)
+        if lasting is None:
+            known = compared(sight.eager, sight.compiled, found.noise)
+            # without a difference all of it also moves without the compiler
+            return self.ended(known, sight.once) if known.difference is None else self._unconfirmed(found.difference)
+        if not lasting.changes:
+            return replace(sight, once=sight.once or self._place(lasting.look))
+        if lasting.index != found.difference.index:
+            return sight  # the first change does not last
+        confirmed = self._confirmed(sight.plan, replace(found, difference=lasting))
+        if confirmed is None:
+            return self._unconfirmed(found.difference)
+        self.excused.update(seen.excused)
+        return confirmed
+
+    def _unconfirmed(self, difference: Difference | None) -> str:
         where = f"{self._place(difference.look)} on" if difference is not None else "the first difference on"
         return f"{where}: {UNCONFIRMED}"
 
