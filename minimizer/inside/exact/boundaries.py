@@ -297,7 +297,7 @@ class Boundaries:
         is_last, is_apart = event["event"] == "end", lane.number > 0
         items = DENSE_ITEMS if self._is_dense else ITEMS
         look = Look(self._roots.is_entered, self._words, self.unseen, items=items, is_last=is_last, is_shared=is_apart)
-        self._words.begin(is_exact=self._is_dense, is_last=is_last)
+        self._words.begin(is_exact=self._is_dense, is_last=is_last, unit=0 if is_last else event["unit"])
         if is_full:
             self._looks += 1
             for group in self._roots.groups(frame):

@@ -51,21 +51,22 @@ class RedrawnGraphs:
 
 
 class WholeTensors(TensorWords):
-    """Describes tensors, and keeps the elements of floating-point ones while ``is_on``.
+    """Describes tensors, and keeps the elements of floating-point ones in the looks of one call or backward (``of``; 0: at the end).
 
     ``whole`` in an entry indexes ``kept``.
     """
 
-    def __init__(self, unseen: Unseen | None = None) -> None:
+    def __init__(self, unseen: Unseen | None = None, *, of: int | None) -> None:
         super().__init__(unseen)
-        self.is_on = False
+        self._of = of
         self.kept: list[str] = []
         """Elements as float64, in base64; both parts of complex ones."""
         self._characters = 0
 
     def describe(self, tensor: torch.Tensor, path: str = "") -> Words:
         words = super().describe(tensor, path)
-        if not self.is_on or not (tensor.is_floating_point() or tensor.is_complex()) or not words.get("values"):
+        is_kept = self._of is not None and self._unit == self._of
+        if not is_kept or not (tensor.is_floating_point() or tensor.is_complex()) or not words.get("values"):
             return words
         with plain():
             if not is_readable(tensor) or tensor.layout is not torch.strided:

@@ -51,9 +51,14 @@ class TensorWords:
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], int, str, Words]] = {}
         self._left = MOST_BYTES
         self._is_exact, self._is_last = True, False
+        self._unit: int | None = None
 
-    def begin(self, *, is_exact: bool, is_last: bool = False) -> None:
-        """Start a look. An exact one rehashes every tensor; the last one, at the script's end, is exact."""
+    def begin(self, *, is_exact: bool, is_last: bool = False, unit: int | None = None) -> None:
+        """Start a look. An exact one rehashes every tensor; the last one, at the script's end, is exact.
+
+        ``unit``: the call or backward that it is of, by its number among both; 0 at the end. None: of none.
+        """
+        self._unit = unit
         self._left, self._is_exact, self._is_last = MOST_AT_END if is_last else MOST_BYTES, is_exact or is_last, is_last
         self._known = {key: known for key, known in self._known.items() if known[0]() is not None}
 

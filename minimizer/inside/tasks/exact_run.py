@@ -93,98 +93,134 @@ class Log:
 def exact_run(message: Message, channel: Channel) -> None:
     """Task of a forked child: answer an `ExactRequest` with one `Outcome`, whose ``exact`` holds the looks."""
     request = ExactRequest.read(message)
-    log, graph_calls, is_own = Log(), list[list[int]](), _ownership(request.script)
     _set_up(request)
-    start = RandomStart(request.state)
-    translations = Translations()
-    machine = Machine(is_own=is_own, replay=request.replay, is_compiling=translations.is_under_way)
-    moved = Moved(is_own=is_own, delays=request.delays, resident=request.resident) if request.moved else None
-    redrawn = RedrawnGraphs(request.redrawn["seed"], set(request.redrawn["units"])) if request.redrawn else None
-    optimizers = Optimizers() if request.library else None
-    unseen = Unseen()
-    glances = (
-        Glances(is_own, lambda frame: line_of(frame, is_own), request.through) if request.through is not None else None
-    )
-    words, forced, printed = WholeTensors(unseen), Forced(library=request.library, glances=glances), Written()
-    draw_again(translations.is_under_way)
-
-    def before(call: int) -> None:
-        if call == request.reset:
-            torch._dynamo.reset()
-        if request.in_order:
-            torch._dynamo.config.reorderable_logging_functions = set()
-        if moved is not None:
-            moved.before(call)
-
-    def is_full(unit: int) -> bool:
-        words.is_on = unit == request.whole
-        return unit & (unit - 1) == 0 if request.full is None else unit in request.full
-
-    def inside(unit: int, what: str) -> AbstractContextManager[object]:
-        if redrawn is not None:
-            return redrawn.inside(unit, what)
-        return optimizers.as_dynamo() if optimizers is not None and what == "eager call" else contextlib.nullcontext()
-
-    def of_graph() -> AbstractContextManager[object]:
-        return redrawn.of_graph() if redrawn is not None else contextlib.nullcontext()
-
-    first, last = request.eager or (1, 0)
-    boundaries = Boundaries(
-        is_own=is_own,
-        is_eager=lambda call: (first <= call and (last is None or call <= last)) or call in request.shown,
-        is_full=is_full,
-        before=before,
-        on_look=log.add,
-        forced=forced,
-        inside=inside,
-        words=words,
-        unseen=unseen,
-        translations=translations,
-        is_dense=request.full is not None,
-        waits=request.moved,
-        modules=request.modules,
-        written=printed,
-    )
-    writes = CompilerWrites(boundaries.walk) if request.written else None
-    translations.watch(writes.watching if writes is not None else contextlib.nullcontext)
-    for name, aot in ((NAME, False), (NAME_OF_AOT, True)):
-        backend = eager_as_traced(graph_calls, boundaries.call_now, of_graph, aot=aot)
-        torch._dynamo.register_backend(backend, name=name)
-    _choose_backend(request)
-    if glances is not None:
-        glances.watch()
-    _let_explain(boundaries)
-    attempts = Attempts(lambda: None)
+    run = ExactRun(request)
     channel.send(Phase(phase="exact"))
-    error = what_ends(request.script, request.args, request.text, moved.begin if moved is not None else lambda: None)
-    if error is None:
-        if moved is not None:
-            moved.release()
-        words.is_on = request.whole == 0
-        boundaries.end()
-    printed.give_back()
-    if log.truncated:
-        unseen.add(LOOKS, log.truncated)
-    for stack in unseen.stacks:
-        print(f"not observed, by an error of the observer's own: {stack}", file=sys.__stderr__)
-    exact = {
-        "looks": log.ordered(),
-        "calls": boundaries.calls,
-        "backwards": boundaries.backwards,
-        "seconds": [round(s, 4) for s in boundaries.seconds[:MOST_DELAYS]],
-        "unseen": unseen.told(),
-        "stacks": unseen.stacks,
-        "packages": translations.packages(is_own),
-        "graph_calls": graph_calls,
-        "reads": machine.text,
-        "resident": _resident(),
-        "written": writes.paths if writes is not None else {},
-        "whole": words.kept,
-        "wrappers": glances.wrappers if glances is not None else 0,
-        "glances": list(glances.seen.values()) if glances is not None else [],
-    }
+    error = run.what_ends()
     outcome = Outcome(Ending.SAME) if error is None else Outcome.of_error(Ending.RUNTIME_ERROR, error)
-    channel.send(replace(outcome, attempted=attempts.any, draws=start.is_left, exact=exact))
+    channel.send(replace(outcome, attempted=run.attempts.any, draws=run.start.is_left, exact=run.seen()))
+
+
+class ExactRun:
+    """The observers of a run, in place for the rest of this process, and what they have seen."""
+
+    def __init__(self, request: ExactRequest) -> None:
+        self._request = request
+        self._log, self._graph_calls, self._is_own = Log(), list[list[int]](), _ownership(request.script)
+        self.start = RandomStart(request.state)
+        self._translations = Translations()
+        is_compiling = self._translations.is_under_way
+        self._machine = Machine(is_own=self._is_own, replay=request.replay, is_compiling=is_compiling)
+        self._moved = (
+            Moved(is_own=self._is_own, delays=request.delays, resident=request.resident) if request.moved else None
+        )
+        redrawn = request.redrawn
+        self._redrawn = RedrawnGraphs(redrawn["seed"], set(redrawn["units"])) if redrawn else None
+        self._optimizers = Optimizers() if request.library else None
+        self._unseen = Unseen()
+        self._glances = (
+            Glances(self._is_own, lambda frame: line_of(frame, self._is_own), request.through)
+            if request.through is not None
+            else None
+        )
+        self._words = WholeTensors(self._unseen, of=request.whole)
+        forced = Forced(library=request.library, glances=self._glances)
+        self._printed = Written()
+        draw_again(is_compiling)
+        self._boundaries = self._hooked(forced)
+        self._writes = CompilerWrites(self._boundaries.walk) if request.written else None
+        self._translations.watch(self._writes.watching if self._writes is not None else contextlib.nullcontext)
+        self._register_backends()
+        _choose_backend(request)
+        if self._glances is not None:
+            self._glances.watch()
+        _let_explain(self._boundaries)
+        self.attempts = Attempts(lambda: None)
+
+    def what_ends(self) -> BaseException | None:
+        """Run the script, and look once more at its end; returns what it raised."""
+        request, moved = self._request, self._moved
+        on_start = moved.begin if moved is not None else lambda: None
+        error = what_ends(request.script, request.args, request.text, on_start)
+        if error is None:
+            if moved is not None:
+                moved.release()
+            self._boundaries.end()
+        self._printed.give_back()
+        return error
+
+    def seen(self) -> Message:
+        """The looks, and what else the observers have noted."""
+        if self._log.truncated:
+            self._unseen.add(LOOKS, self._log.truncated)
+        for stack in self._unseen.stacks:
+            print(f"not observed, by an error of the observer's own: {stack}", file=sys.__stderr__)
+        return {
+            "looks": self._log.ordered(),
+            "calls": self._boundaries.calls,
+            "backwards": self._boundaries.backwards,
+            "seconds": [round(s, 4) for s in self._boundaries.seconds[:MOST_DELAYS]],
+            "unseen": self._unseen.told(),
+            "stacks": self._unseen.stacks,
+            "packages": self._translations.packages(self._is_own),
+            "graph_calls": self._graph_calls,
+            "reads": self._machine.text,
+            "resident": _resident(),
+            "written": self._writes.paths if self._writes is not None else {},
+            "whole": self._words.kept,
+            "wrappers": self._glances.wrappers if self._glances is not None else 0,
+            "glances": list(self._glances.seen.values()) if self._glances is not None else [],
+        }
+
+    def _hooked(self, forced: Forced) -> Boundaries:
+        request = self._request
+        return Boundaries(
+            is_own=self._is_own,
+            is_eager=self._is_eager,
+            is_full=self._is_full,
+            before=self._before,
+            on_look=self._log.add,
+            forced=forced,
+            inside=self._inside,
+            words=self._words,
+            unseen=self._unseen,
+            translations=self._translations,
+            is_dense=request.full is not None,
+            waits=request.moved,
+            modules=request.modules,
+            written=self._printed,
+        )
+
+    def _register_backends(self) -> None:
+        for name, aot in ((NAME, False), (NAME_OF_AOT, True)):
+            backend = eager_as_traced(self._graph_calls, self._boundaries.call_now, self._of_graph, aot=aot)
+            torch._dynamo.register_backend(backend, name=name)
+
+    def _is_eager(self, call: int) -> bool:
+        first, last = self._request.eager or (1, 0)
+        return (first <= call and (last is None or call <= last)) or call in self._request.shown
+
+    def _is_full(self, unit: int) -> bool:
+        full = self._request.full
+        return unit & (unit - 1) == 0 if full is None else unit in full
+
+    def _before(self, call: int) -> None:
+        if call == self._request.reset:
+            torch._dynamo.reset()
+        if self._request.in_order:
+            torch._dynamo.config.reorderable_logging_functions = set()
+        if self._moved is not None:
+            self._moved.before(call)
+
+    def _inside(self, unit: int, what: str) -> AbstractContextManager[object]:
+        if self._redrawn is not None:
+            return self._redrawn.inside(unit, what)
+        if self._optimizers is not None and what == "eager call":
+            return self._optimizers.as_dynamo()
+        return contextlib.nullcontext()
+
+    def _of_graph(self) -> AbstractContextManager[object]:
+        return self._redrawn.of_graph() if self._redrawn is not None else contextlib.nullcontext()
 
 
 def _set_up(request: ExactRequest) -> None:

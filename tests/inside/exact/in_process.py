@@ -22,7 +22,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.inside.exact import boundaries
 from minimizer.inside.exact.boundaries import Boundaries
-from minimizer.inside.exact.tensors import TensorWords
+from minimizer.inside.exact.redrawn import WholeTensors
 from minimizer.inside.exact.translations import Translations
 from minimizer.inside.exact.unseen import Unseen
 from minimizer.inside.exact.written import Written
@@ -64,7 +64,7 @@ class InProcess:
         log, unseen, forced = Log(), Unseen(), Forced()
         first, last = request.eager or (1, 0)
         full = request.full
-        written = Written() if self._written else None
+        written, words = Written() if self._written else None, WholeTensors(unseen, of=request.whole)
         with _threads_as_before():
             boundaries = Boundaries(
                 is_own=lambda file: file == self._file,
@@ -74,7 +74,7 @@ class InProcess:
                 on_look=log.add,
                 forced=cast(Any, forced),
                 inside=lambda *_: contextlib.nullcontext(),
-                words=TensorWords(unseen),
+                words=words,
                 unseen=unseen,
                 translations=Translations(),
                 is_dense=full is not None,
@@ -93,7 +93,13 @@ class InProcess:
             boundaries.end()
         if written is not None:
             written.give_back()
-        told = {"looks": log.ordered(), "calls": boundaries.calls, "unseen": unseen.told(), "stacks": unseen.stacks}
+        told = {
+            "looks": log.ordered(),
+            "calls": boundaries.calls,
+            "unseen": unseen.told(),
+            "stacks": unseen.stacks,
+            "whole": words.kept,
+        }
         return ExactLog.model_validate(told)
 
 

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 import torch
 from healthy_verdict import is_sure, report_of, says_open
-from in_process import Call, compared, unwatched
+from in_process import Call, InProcess, compared, unwatched
 
 from minimizer.engine.between.answer import Answer
+from minimizer.engine.child import exact_log
 from minimizer.inside.exact import boundaries, tensors, walk, written
 from minimizer.inside.exact.observe import Look
+from minimizer.inside.questions import ExactRequest
 
 __all__ = ["unwatched"]
 
@@ -143,6 +145,28 @@ def test_what_a_call_in_a_thread_changes_unseen_is_told_before_all_else(*, lost:
 
     found = answer(script)
     assert found.found is None and says_open(report_of(exact=found), "exact_threads")
+
+
+def test_elements_are_kept_in_the_looks_of_one_call_or_backward_in_whatever_thread() -> None:
+    """A call in a thread neither goes by what the main thread looked at last, nor is it left out when it is asked for."""
+
+    def script(call: Call) -> None:
+        one = torch.ones(3)
+        call(lambda: one * 2, lambda: one * 2)
+        thread = threading.Thread(target=lambda: call(lambda: one * 3, lambda: one * 3))
+        thread.start()
+        thread.join()
+
+    def looks(of: int | None) -> list[exact_log.Look]:
+        runs = InProcess(sys.modules[__name__], script, STATE, written=False)
+        (outcome,) = runs.judge([ExactRequest(text=None, script="script.py", whole=of)])
+        assert outcome.exact is not None
+        return outcome.exact.looks
+
+    units = {look.thread: look.unit for look in looks(None) if look.event == "call exit"}
+    assert len(units) == 2
+    for unit in units.values():
+        assert {look.unit for look in looks(unit) if any("whole" in e for e in look.changed.values())} == {unit}
 
 
 @pytest.mark.fault_behind("exact_threads")
