@@ -90,7 +90,7 @@ class Place:
         """The environment of a child, with its compiler caches in ``cache``.
 
         The on-disk graph caches are off: a warm one bypasses the compiler, and with it the fault. Kernels are built in
-        the child itself (one compile thread), so that a trial is one process that can be killed. Inductor's own test of
+        one thread, unless a request asks for more (`Switched.threads`: a trial that runs alone does). Inductor's own test of
         the processor's vector instructions is skipped: it costs five seconds a job. OpenMP's threads sleep while they
         wait for each other: a survey compares many small calls, and the default, spinning, made each of them ten times
         slower where other processes had the cores.
