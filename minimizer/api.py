@@ -98,6 +98,7 @@ def minimize(
         sink = FolderSink(folder, on_event or (_tell_steps if _is_watched() else lambda event: None))
     except OSError as error:
         raise InvalidOption(f"option 'out': {folder} cannot be made: {error.strerror}") from None
+    more = f"{counted(further, 'further graph')} of the function failed; each has a script in {folder}."
     report = run(
         script.resolve(),
         options=chosen,
@@ -107,11 +108,8 @@ def minimize(
         binds=[Path(path).resolve() for path in bind],
         network=network,
         is_local=True,
+        notes=[more] if further else [],
     )
-    if further:
-        report.notes.append(
-            f"{counted(further, 'further graph')} of the function failed; each has a script in {folder}."
-        )
     report.folder = folder
     return report
 

@@ -48,6 +48,9 @@ from minimizer.vocabulary import Reason, Status, Step
 AGAIN = (Reason.BUDGET, Reason.INTERRUPTED, Reason.WORKER_TROUBLE)
 """Reasons after which a job may be tried again."""
 
+OF_MACHINE = {"device", "env", "toolchain", "diagnosis"}
+"""Options that hold for another script of a job as well; all others are about the script itself."""
+
 
 def minimize(
     script: Path,
@@ -61,6 +64,7 @@ def minimize(
     is_local: bool = False,
     began: float | None = None,
     releases: Releases | None = None,
+    notes: Sequence[str] = (),
 ) -> Report:
     """Reduce the failure of a script. The report says how the job ended; a failing script never raises an exception.
 
@@ -75,8 +79,9 @@ def minimize(
         is_local: whether the submitter owns this machine; the script then sees the editable installs of its interpreter.
         began: when the budget began, by ``time.monotonic``; by default now.
         releases: further releases of torch to run the repro in.
+        notes: what the caller knows, for the report.
     """
-    report = Report()
+    report = Report(notes=list(notes))
     journal = Journal(sink, report, Clock(options.budget, began))
     python = python or Path(sys.executable)
     conduct(Job(script, options, settings, journal, python, binds, network, is_local, releases=releases), run)
@@ -160,11 +165,11 @@ def investigate(job: Job, disk: Scratch, machine: ExitStack) -> Parts:
         queue: list[Suspect] = [Graphs()]
         if exact.found is not None:
             insort(queue, Between(exact.found, is_checked=bool(exact.failed_check)), key=order)
-        end = reach(queue, routes)
-        if isinstance(end, Verified):
-            enrich(end.draft, parts)
+        reached = reach(queue, routes)
+        if isinstance(reached, Verified):
+            enrich(reached.draft, parts)
         else:
-            conclude(end, exact, parts)
+            conclude(reached, exact, parts)
         if queue and exact.found is not None:  # the graphs of a script whose fault lies between graphs
             see_graphs(exact.found, routes)
     return parts
@@ -196,13 +201,13 @@ def reach(queue: list[Suspect], routes: Routes) -> Verified | Settled:
     stands.
     """
     while True:
-        end = queue.pop(0).attempt(routes)
-        if isinstance(end, Draft):
-            end = verified(end, routes)
-        if isinstance(end, Verified | Settled):
-            return end
-        if end is not None:
-            insort(queue, end, key=order)
+        found = queue.pop(0).attempt(routes)
+        if isinstance(found, Draft):
+            found = verified(found, routes)
+        if isinstance(found, Verified | Settled):
+            return found
+        if found is not None:
+            insort(queue, found, key=order)
 
 
 def explain(draft: Draft, parts: Parts) -> None:
@@ -235,9 +240,9 @@ def see_graphs(difference: Found, routes: Routes) -> None:
         if case is not None:
             with recorded_apart(case, difference, routes.journal) as journal:
                 beside = routes.beside(journal, triage)
-                end = reach([Graphs(case)], beside)
-                if isinstance(end, Verified):
-                    explain(end.draft, beside.parts)
+                reached = reach([Graphs(case)], beside)
+                if isinstance(reached, Verified):
+                    explain(reached.draft, beside.parts)
 
 
 def conclude(found: Settled, exact: Answer, parts: Parts) -> None:
@@ -279,9 +284,8 @@ def hear_witnesses(parts: Parts, disk: Scratch) -> None:
 
 def attempt_dump(job: Job, script: Path, sink: Sink) -> Report:
     """Attempt the suspects of a dumped graph's script, with a separate sandbox and journal, and without witnesses."""
-    changes = {"budget": int(job.journal.clock.left), "witness": False, "args": [], "nproc": 1, "expect": "auto"}
-    none = dict.fromkeys(("target", "steps", "hang_after", "ready", "drive"))
-    options = job.options.model_copy(update=changes | none)
+    kept = Options.model_validate(job.options.model_dump(include=OF_MACHINE))
+    options = kept.model_copy(update={"budget": int(job.journal.clock.left), "witness": False})
     journal = Journal(sink, Report(), Clock(options.budget))
     conduct(replace(job, script=script, options=options, journal=journal), investigate)
     journal.keep()

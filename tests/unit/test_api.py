@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import minimizer
+from minimizer import api
 from minimizer.report.model import Report
 from minimizer.vocabulary import Reason, Status, Step
 
@@ -59,6 +60,17 @@ def test_options_and_paths_reach_the_pipeline(calls: list[dict[str, Any]], tmp_p
     assert report.folder == Path("bug")
     assert [event["type"] for event in events] == ["note", "step"]
     assert "folder" not in report.to_json()
+
+
+def test_further_graphs_of_a_function_are_told_to_the_pipeline_which_writes_the_report(
+    calls: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In ``report.json`` as in the report that is returned."""
+    (script := tmp_path / "graph-0.py").write_text("import torch\n")
+    monkeypatch.setattr(api, "_captured", lambda *_: (script, 2))
+    minimizer.minimize(lambda: None, out=tmp_path / "out")
+    (call,) = calls
+    assert call["notes"] == [f"2 further graphs of the function failed; each has a script in {tmp_path / 'out'}."]
 
 
 def test_the_default_folder_is_named_after_the_script(calls: list[dict[str, Any]]) -> None:
