@@ -17,7 +17,7 @@ from minimizer.engine import fold
 from minimizer.engine.advice.asked import causes_of, figures_of
 from minimizer.engine.advice.rules import Cause
 from minimizer.engine.between.answer import NO_ANSWER, Answer, checked_of
-from minimizer.engine.budget.clock import until_over
+from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import LEAST_TIMEOUT, ONLY_SHARE
 from minimizer.engine.child.protocol import Health, OtherDraws
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
@@ -101,9 +101,9 @@ class Routes:
         if isinstance(found, ScriptCase) and found.is_suspect:
             return self._tried(SIDE_BY_SIDE, partial(self.by_reading, found))
         end = self._by_graphs(found) if isinstance(found, Case) else found.otherwise
-        if isinstance(found, Case) and not isinstance(end, Draft) and end.reason is Reason.NOT_VERIFIED:
-            self.calls.needs_caches(found)  # already known, unless the graph's time was over first
         stale = self.calls.stale
+        if isinstance(found, Case) and not isinstance(end, Draft) and end.reason is Reason.NOT_VERIFIED:
+            stale = self.calls.needs_caches(found)  # already known, unless the graph's time was over first
         if stale is not None and stale.cache is not None and isinstance(found, Case):
             # Runs of a smaller script do not have these caches, and would not fail.
             return self._with_caches(found, stale, stale.cache) if self._stands_alone else stale
@@ -126,7 +126,7 @@ class Routes:
 
         Else its verdict, which is better than one of a timeout.
         """
-        with until_over():
+        with suppressing_end_of_time():
             return self._tried("its calls, taken from a cache", partial(self.calls.by_caches, case, cache)) or stale
         return stale
 
@@ -148,7 +148,7 @@ class Routes:
             "the script, by plain runs": PlainRerun(self.parts.executor, self.parts.job.script, plain),
         }
         fold.checked(self.journal.report, checked_of(end.checked, self.exact))
-        with until_over():  # `end` is a better verdict than that the time is over
+        with suppressing_end_of_time():  # `end` is a better verdict than that the time is over
             for name, judge in judges.items():
                 if not any(name == attempt.what for attempt in self.tried):
                     made = self._tried(name, partial(self.by_script, end, judge))
@@ -266,7 +266,7 @@ class Routes:
         if not self._stands_alone:
             return unasked(found)
         level, seen = self._level(PartingLevel), Compared(why="there was no time to see")
-        with until_over():
+        with suppressing_end_of_time():
             try:
                 seen = level.compared()
             except TROUBLES as error:
@@ -294,7 +294,7 @@ class Routes:
         # `TROUBLES` are caught so that the route by text is still tried, even for a hostile trace that parses but
         # cannot be rendered.
         try:
-            with until_over():
+            with suppressing_end_of_time():
                 draft = make()
                 holding = self.parts.follow_up.if_it_holds(draft) if draft is not None else None
         except TROUBLES as error:

@@ -13,7 +13,7 @@ from functools import partial
 
 from minimizer.engine import fold
 from minimizer.engine.between.answer import Found as Difference
-from minimizer.engine.budget.clock import until_over
+from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import BLAME_SHARE, VERIFY_SECONDS
 from minimizer.engine.child import protocol
 from minimizer.engine.levels.draft import Draft
@@ -258,7 +258,7 @@ class Untouched:
         if not is_healthy(self.verdict) or not routes.exact.looks:
             return self.verdict
         try:
-            with until_over(), routes.journal.step(Step.EXACT):
+            with suppressing_end_of_time(), routes.journal.step(Step.EXACT):
                 return routes.parts.between.past_wrappers(self.verdict)
         except ChildFailed as error:
             routes.journal.log(f"wrappers: {error}")

@@ -23,7 +23,7 @@ from minimizer.engine.advice.curves import (
     same_steps,
     source_of,
 )
-from minimizer.engine.budget.clock import until_over
+from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import (
     CURVE_SECONDS,
     DRIFT_SECONDS,
@@ -63,7 +63,7 @@ def examine(surveys: Surveys, script: Path, journal: Journal, keep: Keep) -> Non
         BudgetExceeded: a limit other than this step's time is used up.
         ChildFailed: the child went away.
     """
-    with until_over(), journal.clock.within(min(DRIFT_SECONDS, DRIFT_SHARE * journal.clock.left)):
+    with suppressing_end_of_time(), journal.clock.within(min(DRIFT_SECONDS, DRIFT_SHARE * journal.clock.left)):
         _Examination(surveys, script, journal, keep).run()
     journal.watch()
 
@@ -102,7 +102,7 @@ class _Examination:
     def _with_floor(self, sides: Sides) -> Sides:
         """The runs with as many redrawn ones as there is time for."""
         is_noticed, steps = sides.apart.first(NOTICED) is not None, len(sides.eager.steps)
-        with until_over(), self.journal.clock.within(REDRAWN_SHARE * self.journal.clock.left):
+        with suppressing_end_of_time(), self.journal.clock.within(REDRAWN_SHARE * self.journal.clock.left):
             for seed in range(1, (REDRAWN if is_noticed else REDRAWN_WITHIN) + 1):
                 run = self._curve(f"in eager with other roundings ({seed})", redrawn=seed, steps=steps)
                 if isinstance(run, str) or not same_steps(sides.eager, run):

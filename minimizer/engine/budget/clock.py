@@ -103,7 +103,7 @@ class Clock:
 
 
 @contextmanager
-def until_over() -> Iterator[None]:
+def suppressing_end_of_time() -> Iterator[None]:
     """Swallow the end of the time inside; another limit that is used up still ends the job."""
     try:
         yield

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event
 
 from minimizer.engine import fold
-from minimizer.engine.budget.clock import until_over
+from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import (
     BLAME_SHARE,
     CLIMB_SHARE,
@@ -325,7 +325,7 @@ class Search:
         not suffice.
         """
         clock = self._journal.clock
-        with until_over(), clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, BLAME_SHARE):
+        with suppressing_end_of_time(), clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, BLAME_SHARE):
             return self._blamed(program, located)
         fault = self._journal.fault
         if fault.announced.stage is Stage.UNKNOWN:  # for a flaky failure, a first search already found it

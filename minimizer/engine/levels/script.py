@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine.budget.clock import until_over
+from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
@@ -144,7 +144,7 @@ class PythonLevel(TextLevel):
         repro is worth more.
         """
         clock = self._journal.clock
-        with until_over(), clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
+        with suppressing_end_of_time(), clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
             yield
 
     def _read(self) -> str:
@@ -252,7 +252,7 @@ class PythonLevel(TextLevel):
 
         cheap = self._rerun.backend
         found = reduced(script, check)
-        with until_over():
+        with suppressing_end_of_time():
             if cheap is not None:
                 self._rerun.backend = None
                 if not check([found.best])[0]:
