@@ -17,41 +17,41 @@ from typing import Any
 
 SUPPORTED = "torch 2.11 to 2.15"
 NEEDED: Mapping[str, Sequence[str]] = {
-    "whether Dynamo was given a frame": (
+    "tells whether Dynamo was given a frame": (
         "torch._dynamo.convert_frame:_compile", "torch._dynamo.convert_frame:compile_frame",
     ),
-    "which graphs are compiled": (
+    "tells which graphs are compiled": (
         "torch._dynamo.repro.after_dynamo:WrapBackendDebug.__call__",
         "torch._dynamo.repro.after_dynamo:WrapBackendDebug._torchdynamo_orig_backend",
     ),
-    "where calls of compiled code begin and end": (
+    "tells where calls of compiled code begin and end": (
         "torch._dynamo.eval_frame:_TorchDynamoContext.__init__",
         "torch._dynamo.eval_frame:_TorchDynamoContext.enter_exit_hooks",
     ),
-    "which functions Dynamo inlines": ("torch._dynamo.symbolic_convert:InliningInstructionTranslator.inline_call",),
-    "how to run a call without the compiler": (
+    "tells which functions Dynamo inlines": ("torch._dynamo.symbolic_convert:InliningInstructionTranslator.inline_call",),
+    "lets a call run without the compiler": (
         "torch._dynamo.eval_frame:_set_stance", "torch._dynamo.eval_frame:_stance", "torch._dynamo.eval_frame:DynamoStance",
         "torch._dynamo.decorators:_set_stance",
         "torch.compiler:is_compiling", "torch.compiler:is_dynamo_compiling",
     ),
-    "whether a script looks at the wrapper of a module": ("torch._dynamo.eval_frame:OptimizedModule",),
-    "when a backward runs": ("torch.autograd:_engine_run_backward", "torch.autograd.graph:_engine_run_backward"),
-    "whether hooks change the tensors saved for a backward": ("torch._C._autograd:_top_saved_tensors_default_hooks",),
-    "which random numbers a checkpoint draws again": (
+    "tells whether a script looks at the wrapper of a module": ("torch._dynamo.eval_frame:OptimizedModule",),
+    "tells when a backward runs": ("torch.autograd:_engine_run_backward", "torch.autograd.graph:_engine_run_backward"),
+    "tells whether hooks change the tensors saved for a backward": ("torch._C._autograd:_top_saved_tensors_default_hooks",),
+    "tells which random numbers a checkpoint draws again": (
         "torch._higher_order_ops.wrap:TagActivationCheckpoint.__call__",
         "torch._higher_order_ops.wrap:WrapActivationCheckpoint.__call__",
     ),
-    "whether a graph contains the effect of a __torch_function__": (
+    "tells whether a graph contains the effect of a __torch_function__": (
         "torch._dynamo.output_graph:OutputGraph.torch_function_subclass_inlined",
     ),
-    "whether the compiler's caches are used": (
+    "turns the compiler's caches on": (
         "torch.utils._config_module:_ConfigEntry.env_value_force", "torch.utils._config_module:_UNSET_SENTINEL",
     ),
-    "which settings the script has changed": ("torch._higher_order_ops.utils:_in_hop_compile",),
-    "which functions were compiled again, and why": (
+    "tells which settings the script has changed": ("torch._higher_order_ops.utils:_in_hop_compile",),
+    "tells which functions were compiled again, and why": (
         "torch._dynamo.utils:CompilationMetrics.recompile_reason", "torch._dynamo.utils:CompilationMetrics.stack_trace",
     ),
-    "which part of the compiler is to blame": (
+    "switches a part of the compiler off": (
         "torch._inductor.compiler_bisector:CompilerBisector.disable_subsystem",
         "torch._inductor.compiler_bisector:CompilerBisector.get_backend",
         "torch._inductor.compiler_bisector:CompilerBisector.get_config_change",
@@ -65,15 +65,15 @@ NEEDED: Mapping[str, Sequence[str]] = {
         "torch._inductor.scheduler:Scheduler.can_fuse",
     ),
 }  # fmt: skip
-"""By what could not be told without them; names are written ``module:name``, an attribute that instances get as one of the class."""
+"""By what each does; names are written ``module:name``, an attribute that instances get as one of the class."""
 WISHED: Mapping[str, Sequence[str]] = {
-    "that the processor is probed only once": ("torch._inductor.cpu_vec_isa:VecISA.check_build",),
-    "that the header of all kernels is preprocessed only once": ("torch._inductor.codecache:_precompile_header",),
-    "the module of an operator in a backward": (
+    "saves every trial the probes of the processor": ("torch._inductor.cpu_vec_isa:VecISA.check_build",),
+    "saves every trial the preprocessing of the header of all kernels": ("torch._inductor.codecache:_precompile_header",),
+    "tells the module of an operator in a backward": (
         "torch._functorch._aot_autograd.logging_utils:setup_stacktrace_preservation_hooks",
     ),
 }  # fmt: skip
-"""By what is lost without them."""
+"""As above."""
 FORMS: Mapping[str, type] = {
     "torch._dynamo.symbolic_convert:InliningInstructionTranslator.inline_call": classmethod,
     "torch.compiler:is_compiling": types.FunctionType,
@@ -105,8 +105,8 @@ def required(owner: Any, name: str) -> Any:
 
 
 def absent(table: Mapping[str, Sequence[str]]) -> list[str]:
-    """A sentence without its period for each part of `NEEDED` or `WISHED` that this torch lacks, and what is lost by it."""
-    return [f"torch {_version()} {why} ({use})" for use, names in table.items() for why in _troubles(names)]
+    """A sentence without its period for each part of `NEEDED` or `WISHED` that this torch lacks, with what it is for."""
+    return [f"torch {_version()} {why}, which {use}" for use, names in table.items() for why in _troubles(names)]
 
 
 def lacks() -> list[str]:
@@ -117,7 +117,7 @@ def lacks() -> list[str]:
     found = absent(NEEDED)
     if known is None or known.groups() != ("aten.relu", "default"):
         found.append(
-            f"torch {_version()} writes an overload as {torch.ops.aten.relu.default!r} (which part is to blame)"
+            f"torch {_version()} writes an overload as {torch.ops.aten.relu.default!r}, where its name cannot be read"
         )
     return found
 

@@ -90,7 +90,7 @@ def test_this_torch_lacks_nothing() -> None:
 @pytest.mark.parametrize("hook", NEEDED)
 def test_a_part_that_is_gone_is_named_with_the_version(monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
     remove(monkeypatch, hook)
-    named = f"torch {torch.__version__} has no {hook.replace(':', '.')} ("
+    named = f"torch {torch.__version__} has no {hook.replace(':', '.')}, which "
     assert any(sentence.startswith(named) for sentence in hooks.lacks())
 
 
@@ -116,7 +116,7 @@ def test_another_form_is_named_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     inliner: Any = symbolic_convert.InliningInstructionTranslator
     monkeypatch.setattr(inliner, "inline_call", lambda *args: None)
     monkeypatch.setattr(torch.compiler, "is_compiling", torch._C._is_torch_function_enabled)
-    assert [sentence.partition(" (")[0].partition(" has ")[2] for sentence in hooks.lacks()] == [
+    assert [sentence.partition(", which ")[0].partition(" has ")[2] for sentence in hooks.lacks()] == [
         "torch._dynamo.symbolic_convert.InliningInstructionTranslator.inline_call in another form",
         "torch.compiler.is_compiling in another form",
     ]
@@ -128,7 +128,7 @@ def test_operators_that_torch_writes_otherwise_are_told(monkeypatch: pytest.Monk
     """By its text alone the compiler names the decomposition that it asks for."""
     monkeypatch.setattr(torch._ops.OpOverload, "__repr__", lambda self: f"<{self}>")
     assert [sentence.partition(" writes ")[2] for sentence in hooks.lacks()] == [
-        "an overload as <aten.relu.default> (which part is to blame)"
+        "an overload as <aten.relu.default>, where its name cannot be read"
     ]
 
 
@@ -162,7 +162,7 @@ def test_no_script_is_run_by_a_torch_that_cannot_be_observed(tmp_path: Path) -> 
     """Not "Dynamo was given no frame": nobody would have seen one."""
     site = site_without(tmp_path / "site", GONE)
     with pytest.raises(
-        MissingTool, match=r"no torch\._dynamo\.convert_frame\._compile .*compile_frame .*2\.11 to 2\.15"
+        MissingTool, match=r"no torch\._dynamo\.convert_frame\._compile, .*compile_frame, .*2\.11 to 2\.15"
     ):
         executor(tmp_path / "scratch", site, env={"PYTHONPATH": str(site)})
 
@@ -171,5 +171,5 @@ def test_the_doctor_says_so_beforehand(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PYTHONPATH", str(site_without(tmp_path / "site", GONE)))
     finding = doctor.check_hooks(Path(sys.executable))
     assert finding.ok is False
-    assert "has no torch._dynamo.convert_frame._compile (whether Dynamo was given a frame)" in finding.detail
+    assert "has no torch._dynamo.convert_frame._compile, which tells whether Dynamo was given a frame" in finding.detail
     assert finding.remedy

@@ -19,9 +19,10 @@ from minimizer.engine.after.conclude import end, settle
 from minimizer.engine.between import exact_runs
 from minimizer.engine.between.answer import NO_ANSWER, Answer, Found
 from minimizer.engine.budget.clock import Clock
+from minimizer.engine.child.protocol import Ready
 from minimizer.engine.child.scratch_disk import Scratch
 from minimizer.engine.emit import Repro
-from minimizer.engine.job import Job, prepared
+from minimizer.engine.job import Job, _start, prepared
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import NAME as CHECKPOINT
 from minimizer.engine.levels.draft import Draft
@@ -31,7 +32,7 @@ from minimizer.engine.routes import Routes
 from minimizer.engine.survey.cases import Settled
 from minimizer.engine.suspects import Graphs, Verified, verified
 from minimizer.engine.user_script.syntax import UNPARSED
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded
+from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed, DiskExceeded, MemoryExceeded, MissingTool
 from minimizer.options import Options
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.settings import Settings
@@ -317,6 +318,24 @@ def test_a_script_that_our_python_parses_is_not_said_to_be_newer(job: Job) -> No
     with Scratch() as disk, prepared(job, disk):
         pass
     assert not [note for note in job.report.notes if "one piece" in note]
+
+
+def test_what_a_torch_does_without_is_a_note(job: Job) -> None:
+    ready = Ready(environment={"torch": "2.16"}, does_without=["torch 2.16 has no part, which saves time"])
+    _start(cast(Any, SimpleNamespace(start=lambda: ready)), job)
+    assert job.report.notes == ["Torch 2.16 has no part, which saves time."]
+
+
+def test_a_torch_that_cannot_be_observed_ends_the_job_with_a_sentence_and_no_verdict(job: Job) -> None:
+    def refuse(*_: object) -> None:
+        _start(cast(Any, SimpleNamespace(start=lack)), job)
+
+    def lack() -> Ready:
+        raise MissingTool("This torch cannot be observed: torch 2.16 has no part, which tells all.")
+
+    pipeline.conduct(job, refuse)
+    assert (job.report.status, job.report.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
+    assert job.report.summary == "This torch cannot be observed: torch 2.16 has no part, which tells all."
 
 
 OF_MACHINE = {"device", "env", "toolchain", "diagnosis"}
