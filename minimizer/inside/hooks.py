@@ -43,6 +43,7 @@ NEEDED: Mapping[str, Sequence[str]] = {
     ),
     "tells whether a graph contains the effect of a __torch_function__": (
         "torch._dynamo.output_graph:OutputGraph.torch_function_subclass_inlined",
+        "torch._dynamo.symbolic_convert:InstructionTranslator.current_tx",
     ),
     "turns the compiler's caches on": (
         "torch.utils._config_module:_ConfigEntry.env_value_force", "torch.utils._config_module:_UNSET_SENTINEL",

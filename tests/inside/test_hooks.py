@@ -59,6 +59,7 @@ USES: dict[str, Callable[[], object]] = {
 }
 """What replaces or reads the parts that begin so."""
 ASKED_AT_START = (
+    "torch._dynamo.symbolic_convert:InstructionTranslator.current_tx",
     "torch._dynamo.output_graph:OutputGraph.torch_function_subclass_inlined",
     "torch._dynamo.utils:CompilationMetrics.recompile_reason",
     "torch._dynamo.utils:CompilationMetrics.stack_trace",
