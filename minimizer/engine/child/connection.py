@@ -128,7 +128,8 @@ class Connection:
             said = str(message["message"].get("message", "")) if message and "message" in message else ""
             self._stop()
             if not said:
-                raise WorkerTrouble(f"the child did not start: {tail(self._own_log, 2000) or 'no answer'}")
+                late = f"did not start: {tail(self._own_log, 2000) or 'no answer'}"
+                raise refusal("the child", Death(is_silent=True), late)
             raise ChildFailed(f"the child did not start: {said[:500]}")
         ready = parse(Ready, message["message"])
         if ready.lacks:
