@@ -194,7 +194,7 @@ class OtherDraws:
 
     def attempt(self, routes: Routes) -> Draft | Settled:
         """The repro; else the verdict."""
-        with until_over(), suppress(ChildFailed):  # what was seen stays so
+        with suppressing_end_of_time(), suppress(ChildFailed):  # what was seen stays so
             if (made := routes.by_draws(self.draws, self.verdict)) is not None:
                 return made
         return replace(self.verdict, summary=f"{self.verdict.summary} {UNSHOWN}")

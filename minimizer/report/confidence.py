@@ -10,10 +10,6 @@ from minimizer.report.model import Report
 from minimizer.vocabulary import Kind, Reason, Stage, Status, counted
 
 Level = Literal["high", "medium", "low", "unknown"]
-ENOUGH = 2
-"""Methods that know nothing of each other and must agree before a verdict is called sure, beside what every sure one takes: a repro that
-fails with the compiler only, and a stage.
-"""
 FP64_MARGIN = 3
 """Float64 sides with eager where compiled is more than this many times as far from it: the referee's margin, ``inside/referee/distance.py``."""
 
@@ -52,7 +48,7 @@ def confidence(report: Report) -> Confidence:
     if not verification.holds:
         level: Level = "low"
     else:
-        level = "high" if len(agreeing) >= ENOUGH and is_placed else "medium"
+        level = "high" if agreeing and is_placed else "medium"
     if not is_placed:
         reasons.append("The stage of the compiler is unknown")
     if any(witness.agrees is False for witness in report.witnesses):

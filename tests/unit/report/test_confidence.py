@@ -52,8 +52,8 @@ def test_all_of_it_makes_a_verdict_sure_and_says_why() -> None:
         ({"verification": Verification(runs=3, failed_same=3, clean_process=True)}, "low"),
         ({"layers": [], "ladder": []}, "medium"),
         ({"layers": []}, "medium"),  # the compiler off and the ladder are what a repro and a stage take
-        ({"layers": [], "blame": CONFIRMED}, "medium"),
-        ({"layers": [], "blame": CONFIRMED, "witnesses": [SEES]}, "high"),
+        ({"layers": [], "blame": CONFIRMED}, "high"),
+        ({"layers": [], "witnesses": [SEES]}, "high"),
         ({"failure": Failure(kind=Kind.WRONG_OUTPUT)}, "medium"),
         ({"failure": None, "status": Status.FAILED}, "unknown"),
         ({"failure": None, "status": Status.HEALTHY}, "low"),
