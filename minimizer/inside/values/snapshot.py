@@ -325,6 +325,7 @@ class GlobalState:
         """
         before = global_state()
         with contextlib.ExitStack() as stack:
+            stack.callback(_leave_autocast, _autocast_nesting())
             stack.callback(_set_plain_switches, before)
             _set_plain_switches(self)
             stack.enter_context(_no_compiled_autograd())
@@ -352,6 +353,24 @@ class GlobalState:
                     )
                 )
             yield
+
+
+def _autocast_nesting() -> int:
+    """How many blocks of autocast the current thread is in."""
+    nesting: int = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return nesting
+
+
+def _leave_autocast(nesting: int) -> None:
+    """Leave the blocks of autocast inside of these many: a graph that raises in the middle of one does not.
+
+    Else the script's own blocks would never be the outermost one, at whose end the casts of weights are forgotten.
+    """
+    for left in range(_autocast_nesting() - 1, nesting - 1, -1):
+        torch.autocast_decrement_nesting()
+        if left == 0:
+            torch.clear_autocast_cache()
 
 
 @contextlib.contextmanager

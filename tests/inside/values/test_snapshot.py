@@ -280,6 +280,31 @@ def test_global_state_keeps_inference_mode_and_default_device() -> None:
     assert not torch.is_inference_mode_enabled()
 
 
+def test_a_run_that_raises_within_autocast_leaves_no_casts_of_weights_to_the_script() -> None:
+    """They are forgotten where the outermost block ends, which is none if one stays open: the script would go on with old weights."""
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+
+    def products() -> list[float]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.nn.functional.linear(torch.ones(1, 2), weight).flatten().tolist()
+
+    with pytest.raises(ZeroDivisionError), global_state().applied():
+        torch.amp.autocast_mode._enter_autocast("cpu", torch.bfloat16, True, True)
+        raise ZeroDivisionError
+    assert products() == [2.0, 2.0]
+    with torch.no_grad():
+        weight.mul_(3)
+    assert products() == [6.0, 6.0]
+
+
+def test_a_run_in_the_script_s_own_autocast_leaves_that_open() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with global_state().applied(), torch.autocast("cpu", dtype=torch.float16):
+            pass
+        assert torch.autocast_decrement_nesting() == 0
+        torch.autocast_increment_nesting()
+
+
 def test_global_state_comes_back_after_an_exception() -> None:
     before = global_state()
     with torch.no_grad():
