@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH = 48
+WIDTH = 192
 
 
 class Block(nn.Module):
@@ -31,7 +31,7 @@ class Model(nn.Module):
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(0)
-model = torch.compile(DistributedDataParallel(Model(), bucket_cap_mb=0.08))
+model = torch.compile(DistributedDataParallel(Model(), bucket_cap_mb=1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)
 torch.manual_seed(1 + rank)
