@@ -123,8 +123,10 @@ class Surveys:
         self._watchdog: Watchdog | None = None
         self._excused: list[protocol.Excused] = []
         """The excuses of all completed runs."""
+        self._left_kernels = False
+        """Whether a run was ended before it had compared a call: its kernels are in the cache."""
         self.cold: protocol.Health | None = None
-        """Dynamo's metrics of the first completed run; None if there is none."""
+        """Dynamo's metrics of the first completed run, if no earlier one left kernels; None if there is none."""
         self.crowding = 1.0
         """The possible slowdown by the machine's load when the compile times of `health` were measured."""
 
@@ -237,16 +239,19 @@ class Surveys:
         """A run that compares the next calls of the coverage plan; with several ranks, those of the next rank.
 
         ``caches``: let it read and write the compiler's caches on disk. The compile times of the first completed run
-        are kept: they are those of a cold cache.
+        are kept: they are those of a cold cache. A run that was stopped before it had compared a call counts as none.
         """
         if self._paces:
             self.plan.turn()
             self._listed = self.plan.next_calls(self._affordable_calls)
         survey = self.run(replace(self.request, caches=caches))
-        if (finished := survey.finished) is not None:
+        finished = survey.finished
+        if finished is None or finished.stopped and not finished.checked.calls:
+            self._left_kernels = True
+        else:
             self.plan.after(finished.calls)
             self._excused = merged(self._excused, finished.checked.excused)
-            if self.cold is None:
+            if self.cold is None and not self._left_kernels:
                 self.cold, self.crowding = finished.health, crowding()
             compared = sum(len(graph.compared) for graph in finished.calls)
             self._paces.append(Pace(finished.seconds or 0.0, finished.comparing_seconds or 0.0, compared))

@@ -24,7 +24,7 @@ from minimizer.engine.survey.verdict_rules import ENDED, HELD, UNENDED
 from minimizer.engine.survey.verdicts import other_draws, too_little
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.inside.questions import HoldPlace
-from minimizer.vocabulary import Status
+from minimizer.vocabulary import Reason, Status
 
 
 class Triage:
@@ -66,7 +66,7 @@ class Triage:
         The first run fills the compiler's caches, and the second reads them.
         """
         started, runs, earlier = time.monotonic(), 1, 0
-        found = self._once(caches=True)
+        found = self._first()
         if is_healthy(found):
             self._on_healthy()
         with suppress(BudgetExceeded, ChildFailed):  # keep the result of earlier runs
@@ -97,6 +97,18 @@ class Triage:
         if isinstance(found, ScriptCase):
             return ScriptCase(settled)
         return suspect(settled) if is_suspect else self._with_draws(settled)
+
+    def _first(self) -> Found:
+        """The result of the first run; where that was stopped before a call was compared, of one that begins with its kernels."""
+        found = self._once(caches=True)
+        if isinstance(found, Settled) and found.reason is Reason.BUDGET and self._only_compiled(found.checked):
+            with suppress(BudgetExceeded, ChildFailed):  # keep the result of the first run
+                return self._once(caches=True)
+        return found
+
+    def _only_compiled(self, checked: protocol.Checked) -> bool:
+        """Whether a run that was to compare calls has compiled graphs, and compared none."""
+        return self.surveys.values and checked.graphs > 0 and checked.calls == 0
 
     def _with_draws(self, found: Found) -> Found:
         """The verdict, unless a healthy script was seen to draw otherwise than in eager."""

@@ -918,6 +918,65 @@ def test_a_script_that_had_to_be_ended_says_what_it_was_doing(at: dict[str, Any]
     assert found.summary == f"{share}, while {doing}: {compared}; --budget 600 gives it 200 s."
 
 
+COMPILING = {"doing": "compile", "graph": 1, "checked": {"frames": 2, "graphs": 2}}
+STOPPED = {"stopped": True, "seconds": 40.0, "calls": []}
+
+
+def out_of_time(at: dict[str, Any]) -> dict[str, Any]:
+    """A run that its watchdog ended when its share of the budget was over."""
+    ended_run = silent(at, hangs=False)
+    return ended_run | {"silence": replace(ended_run["silence"], out_of_time=True)}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [finished(**STOPPED, checked={"frames": 2, "graphs": 2, "calls_made": 1, "planned": 1}), out_of_time(COMPILING)],
+    ids=["stopped", "killed while it compiled"],
+)
+def test_a_run_that_was_stopped_before_it_compared_a_call_goes_on_from_its_kernels(first: dict[str, Any]) -> None:
+    found, executor, _ = triage(first, finished(health={"compile_seconds": 3.0}))
+    assert isinstance(found, Settled) and found.status is Status.HEALTHY and found.checked.calls == 5
+    again = executor.compiled[1]
+    assert again.caches is True
+    assert again.calls is None, "no call is known, so it chooses by rule, as a first run does"
+
+
+def test_the_compile_times_of_a_run_that_began_with_kernels_are_not_those_of_a_cold_cache() -> None:
+    cold = {"health": {"compile_seconds": 3.0}}
+    whole = asked_of(CannedExecutor([finished(**cold)]))
+    whole.run()
+    assert whole.surveys.cold is not None
+    resumed = asked_of(CannedExecutor([out_of_time(COMPILING), finished(**cold)]))
+    resumed.run()
+    assert resumed.surveys.cold is None
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        finished(**STOPPED, checked={}),
+        out_of_time({"doing": "script", "checked": {"graphs": 0}}),
+        out_of_time({"doing": "compile", "graph": 3, "checked": {"frames": 4, "graphs": 4, "calls": 4}}),
+    ],
+    ids=["stopped before it compiled", "killed before it compiled", "killed behind a compared call"],
+)
+def test_another_run_would_get_no_further_without_kernels(first: dict[str, Any]) -> None:
+    found, executor, _ = triage(first, finished())
+    assert isinstance(found, Settled) and found.reason is Reason.BUDGET
+    assert len(executor.compiled) == 1
+
+
+def test_a_second_run_that_ends_with_the_budget_leaves_the_verdict_of_the_first() -> None:
+    class Short(CannedExecutor):
+        def survey(self, request: SurveyRequest, **options: Any) -> Survey:
+            if self.asked:
+                raise BudgetExceeded("the time is over")
+            return super().survey(request, **options)
+
+    found = asked_of(Short([out_of_time(COMPILING)])).run()
+    assert isinstance(found, Settled) and found.reason is Reason.BUDGET and "while compiling graph 1" in found.summary
+
+
 def test_a_run_that_is_to_come_to_a_call_again_has_longer_than_the_first() -> None:
     _, executor, _ = triage(ended(signal=11, at=AT), held(kind="wrong_output", verdict=WRONG), eager=[finished()])
     first, again = (watchdog.limits for watchdog in executor.watchdogs if watchdog is not None)
