@@ -13,6 +13,8 @@ from minimizer.report.part import Part
 
 Line = tuple[str, int, str]
 """File, number and text."""
+MOST_CULPRITS = 5
+"""Operators that are named as the culprits of a program that was not shown to be minimal; of more, most are innocent."""
 LayerVerdict = Literal["good", "bad", "propagated", "unknown"]
 
 

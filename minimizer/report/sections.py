@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from minimizer.report.ablation import Row, rows
 from minimizer.report.confidence import confidence
-from minimizer.report.culprit import Culprit, Error, Source, SourceLine
+from minimizer.report.culprit import MOST_CULPRITS, Culprit, Error, Source, SourceLine
 from minimizer.report.figures import differences
 from minimizer.report.health_section import costliest
 from minimizer.report.instances import compared
@@ -343,12 +343,14 @@ def _blamed(report: Report) -> str:
     """The beginning of a sentence that names the culprit."""
     roots = report.roots
     ops = list(dict.fromkeys(op for culprit in roots for op in culprit.operators))
-    names = ", ".join(map(code, ops[:5])) or next((escape(c.what) for c in roots if c.what), "unknown")
+    names = ", ".join(map(code, ops[:MOST_CULPRITS])) or next((escape(c.what) for c in roots if c.what), "unknown")
     module = next((c.module_name for c in roots if c.module), "")
     where = f" in {code(module)}" if module and names != "unknown" else ""
     is_minimal = report.reduction is not None and report.reduction.fails_only_together
     if len(ops) < 2:
         return f"The culprit is {names}{where}"
+    if not is_minimal and len(ops) > MOST_CULPRITS:
+        return f"The culprit is among {len(ops)} operators{where}"
     return f"{'These operations fail only together:' if is_minimal else 'The culprits are'} {names}{where}"
 
 

@@ -81,8 +81,8 @@ def subject(culprits: Sequence[Culprit]) -> str:
     """The culprit in a few words: its description, or its operators."""
     for culprit in culprits:
         if culprit.root and (culprit.ops or culprit.what):
-            names = ", ".join(culprit.ops[:4]) + (" and others" if len(culprit.ops) > 4 else "")
-            return culprit.what or names
+            names = list(dict.fromkeys(culprit.ops))
+            return culprit.what or ", ".join(names[:4]) + (" and others" if len(names) > 4 else "")
     return "this function"
 
 

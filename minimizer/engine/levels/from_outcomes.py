@@ -14,7 +14,7 @@ from minimizer.engine.oracle.signature import NONFINITE, Signature
 from minimizer.engine.program.model import Node, Program
 from minimizer.engine.survey.cases import message_of, signal_name
 from minimizer.inside.rulings import CASTS, Ruling, Unlike
-from minimizer.report.culprit import Culprit, Error, Source
+from minimizer.report.culprit import MOST_CULPRITS, Culprit, Error, Source
 from minimizer.report.model import Failure
 from minimizer.report.words import LAYOUT_ONLY, words_of
 from minimizer.vocabulary import Stage, counted
@@ -263,7 +263,10 @@ def verdict_sentence(fault: Fault) -> str:
         return ""
     culprit = fault.culprits[0] if fault.culprits else Culprit()
     where = f" in {culprit.module_name}" if culprit.module else ""
-    operators = ", ".join(culprit.operators[:4]) or culprit.what or "an unknown operator"
+    names = list(dict.fromkeys(culprit.operators))
+    operators = ", ".join(names[:4]) or culprit.what or "an unknown operator"
+    if len(names) > MOST_CULPRITS and not reduction.fails_only_together:
+        operators = f"one of {len(names)} operators"
     does = words_of(failure).does_for
     sentence = f"torch.compile ({failure.stage}) {does.format(what=f'{operators}{where}')}."
     if failure.of_graph:

@@ -87,6 +87,20 @@ def test_a_failure_has_its_words_wherever_people_read_of_it(report: Report, expe
     assert {place: text[: len(expected[place])] for place, text in sentences(report).items()} == expected
 
 
+def test_operators_of_a_program_that_was_not_reduced_are_not_called_its_culprits() -> None:
+    """Where no time was left to look for the part that fails, the repro holds a whole graph of them."""
+    names = [f"aten.op{number}" for number in range(24)]
+    report = sample_reports.report(Kind.WRONG_OUTPUT)
+    assert report.reduction is not None
+    report.culprits[0] = report.culprits[0].model_copy(update={"nodes": names, "ops": [*names, "aten.op0"]})
+    report.reduction = report.reduction.model_copy(update={"one_minimal": False})
+    said = sentences(report)
+    assert "computes wrong values for one of 24 operators in" in said["summary"]
+    assert "The culprit is among 24 operators in" in said["report"].splitlines()[0]
+    report.reduction = report.reduction.model_copy(update={"one_minimal": True})
+    assert "aten.op0, aten.op1, aten.op2, aten.op3" in sentences(report)["summary"]
+
+
 def test_an_operator_of_the_scripts_own_is_named_first() -> None:
     report = sample_reports.report(Kind.CRASH, failure={"stage": Stage.CUSTOM_OP})
     assert verdict_sentence(fault_of(report)).startswith(
