@@ -27,7 +27,7 @@ from minimizer.engine.budget.patience import (
     SURVEY_SHARE,
     WAITS_SECONDS,
 )
-from minimizer.engine.child import protocol, rank_stacks
+from minimizer.engine.child import protocol, rank_stacks, stacks
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Outcome
@@ -124,7 +124,7 @@ class Surveys:
         self._excused: list[protocol.Excused] = []
         """The excuses of all completed runs."""
         self._left_kernels = False
-        """Whether a run was ended before it had compared a call: its kernels are in the cache."""
+        """Whether a run was ended while it compiled: its kernels are in the cache."""
         self.cold: protocol.Health | None = None
         """Dynamo's metrics of the first completed run, if no earlier one left kernels; None if there is none."""
         self.crowding = 1.0
@@ -239,16 +239,15 @@ class Surveys:
         """A run that compares the next calls of the coverage plan; with several ranks, those of the next rank.
 
         ``caches``: let it read and write the compiler's caches on disk. The compile times of the first completed run
-        are kept: they are those of a cold cache. A run that was stopped before it had compared a call counts as none.
+        are kept: they are those of a cold cache. A run whose time ended while it compiled counts as none.
         """
         if self._paces:
             self.plan.turn()
             self._listed = self.plan.next_calls(self._affordable_calls)
         survey = self.run(replace(self.request, caches=caches))
-        finished = survey.finished
-        if finished is None or finished.stopped and not finished.checked.calls:
+        if is_cut_while_compiling(survey):
             self._left_kernels = True
-        else:
+        elif (finished := survey.finished) is not None:
             self.plan.after(finished.calls)
             self._excused = merged(self._excused, finished.checked.excused)
             if self.cold is None and not self._left_kernels:
@@ -473,3 +472,12 @@ def _saw_nothing(finished: protocol.Finished) -> bool:
 def _lacks(finished: protocol.Finished, case: Case) -> bool:
     """Whether the error of a case is missing in this run too."""
     return any(case.signature.matches(missing_signature(call)) for call in finished.missing)
+
+
+def is_cut_while_compiling(survey: Survey) -> bool:
+    """Whether the time of a run ended while it compiled, or with compiled graphs and before it had compared a call."""
+    if (finished := survey.finished) is not None:
+        return _saw_nothing(finished) and finished.checked.graphs > 0
+    silence = survey.silence
+    is_compiling = survey.phase.doing == "compile" or (silence is not None and stacks.is_compiling(silence.chain))
+    return silence is not None and silence.out_of_time and is_compiling

@@ -19,12 +19,12 @@ from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_h
 from minimizer.engine.survey.holding import Holding, Suspects
 from minimizer.engine.survey.observed import EndedRun, HeldRun, UnendedRun
 from minimizer.engine.survey.rules import Rules, Seen, decide
-from minimizer.engine.survey.runs import Surveys
+from minimizer.engine.survey.runs import Surveys, is_cut_while_compiling
 from minimizer.engine.survey.verdict_rules import ENDED, HELD, UNENDED
 from minimizer.engine.survey.verdicts import other_draws, too_little
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.inside.questions import HoldPlace
-from minimizer.vocabulary import Reason, Status
+from minimizer.vocabulary import Status
 
 
 class Triage:
@@ -57,6 +57,8 @@ class Triage:
         """The first call with a result that is right except for the sign of a zero."""
         self._behind_change = ""
         """The first backward before which the script had changed an input of its call."""
+        self._only_compiled = False
+        """Whether the time of the last run ended while it compiled, or before it had compared a call."""
         self.draws: protocol.OtherDraws | None = None
         """The first random operator that draws otherwise than in eager; None if none is seen to."""
 
@@ -99,16 +101,12 @@ class Triage:
         return suspect(settled) if is_suspect else self._with_draws(settled)
 
     def _first(self) -> Found:
-        """The result of the first run; where that was stopped before a call was compared, of one that begins with its kernels."""
+        """The result of the first run; of one that begins with its kernels, where its time ended with no more than they."""
         found = self._once(caches=True)
-        if isinstance(found, Settled) and found.reason is Reason.BUDGET and self._only_compiled(found.checked):
+        if self._only_compiled:
             with suppress(BudgetExceeded, ChildFailed):  # keep the result of the first run
                 return self._once(caches=True)
         return found
-
-    def _only_compiled(self, checked: protocol.Checked) -> bool:
-        """Whether a run that was to compare calls has compiled graphs, and compared none."""
-        return self.surveys.values and checked.graphs > 0 and checked.calls == 0
 
     def _with_draws(self, found: Found) -> Found:
         """The verdict, unless a healthy script was seen to draw otherwise than in eager."""
@@ -124,6 +122,7 @@ class Triage:
     def _once(self, *, caches: bool = False) -> Found:
         """The result of a run, by the rules for its final state."""
         survey = self.surveys.next(caches=caches)
+        self._only_compiled = self.surveys.values and is_cut_while_compiling(survey)
         if survey.held is not None:
             return self._judged(HELD, HeldRun(survey, survey.held, self._holding))
         if survey.finished is None:

@@ -922,18 +922,23 @@ COMPILING = {"doing": "compile", "graph": 1, "checked": {"frames": 2, "graphs": 
 STOPPED = {"stopped": True, "seconds": 40.0, "calls": []}
 
 
-def out_of_time(at: dict[str, Any]) -> dict[str, Any]:
+def out_of_time(at: dict[str, Any], *, in_compiler: bool = True) -> dict[str, Any]:
     """A run that its watchdog ended when its share of the budget was over."""
     ended_run = silent(at, hangs=False)
-    return ended_run | {"silence": replace(ended_run["silence"], out_of_time=True)}
+    chain = ended_run["silence"].chain if in_compiler else ended_run["silence"].chain[1:]
+    return ended_run | {"silence": replace(ended_run["silence"], chain=chain, out_of_time=True)}
 
 
 @pytest.mark.parametrize(
     "first",
-    [finished(**STOPPED, checked={"frames": 2, "graphs": 2, "calls_made": 1, "planned": 1}), out_of_time(COMPILING)],
-    ids=["stopped", "killed while it compiled"],
+    [
+        finished(**STOPPED, checked={"frames": 2, "graphs": 2, "calls_made": 1, "planned": 1}),
+        out_of_time(COMPILING),
+        out_of_time({"doing": "script", "checked": {"frames": 2, "graphs": 2, "calls": 2}}),
+    ],
+    ids=["stopped", "killed while it compiled", "killed while it compiled a backward"],
 )
-def test_a_run_that_was_stopped_before_it_compared_a_call_goes_on_from_its_kernels(first: dict[str, Any]) -> None:
+def test_a_run_whose_time_ended_while_it_compiled_goes_on_from_its_kernels(first: dict[str, Any]) -> None:
     found, executor, _ = triage(first, finished(health={"compile_seconds": 3.0}))
     assert isinstance(found, Settled) and found.status is Status.HEALTHY and found.checked.calls == 5
     again = executor.compiled[1]
@@ -955,10 +960,10 @@ def test_the_compile_times_of_a_run_that_began_with_kernels_are_not_those_of_a_c
     "first",
     [
         finished(**STOPPED, checked={}),
-        out_of_time({"doing": "script", "checked": {"graphs": 0}}),
-        out_of_time({"doing": "compile", "graph": 3, "checked": {"frames": 4, "graphs": 4, "calls": 4}}),
+        out_of_time({"doing": "script", "checked": {"graphs": 0}}, in_compiler=False),
+        out_of_time({"doing": "script", "checked": {"frames": 4, "graphs": 4, "calls": 4}}, in_compiler=False),
     ],
-    ids=["stopped before it compiled", "killed before it compiled", "killed behind a compared call"],
+    ids=["stopped before it compiled", "killed before it compiled", "killed in the script's own code"],
 )
 def test_another_run_would_get_no_further_without_kernels(first: dict[str, Any]) -> None:
     found, executor, _ = triage(first, finished())
