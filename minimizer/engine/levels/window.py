@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minimizer.engine import fold
+from minimizer.engine.diagnose.ladder import cheapest, on_backend
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import Checkpoint
 from minimizer.engine.levels.from_outcomes import failure_of
@@ -60,7 +61,7 @@ class WindowSearch:
         program = case.program.as_compiled()
         if case.otherwise is not None:
             return self._confirm(program, case.otherwise)
-        located = self._confirmed(program)
+        located = self._below(program) or self._confirmed(program)
         if located is None and (weighted := self._weighted(program)) is not None:
             program = weighted
             located = self._confirmed(program)
@@ -134,6 +135,22 @@ class WindowSearch:
         with suppress(ChildFailed):
             return self._case.weighted()
         return None
+
+    def _below(self, program: Program) -> Localized | None:
+        """A window whose metadata is wrong, found on the lowest rung of the ladder that shows it: no kernel is compiled
+        to see a stride.
+
+        None for other failures, and if no rung below the program's own shows it, or the window does not fail on its own.
+        """
+        oracle, variant = self._oracle, program.without_grad()
+        if self._case.signature.kind is not Kind.WRONG_METADATA or oracle.sequential is not None:
+            return None
+        backend = cheapest(variant, oracle)
+        if backend is None:
+            return None
+        located = self._located(on_backend(variant, backend))
+        window = replace(located.window, compile_kwargs=variant.compile_kwargs)
+        return replace(located, window=window) if located.confirmed and oracle.check([window])[0] else None
 
     def _confirmed(self, program: Program) -> Localized | None:
         """A window that fails in isolation, or None; for a flaky graph, a second attempt with a sequential oracle.
