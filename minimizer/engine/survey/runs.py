@@ -479,5 +479,9 @@ def is_cut_while_compiling(survey: Survey) -> bool:
     if (finished := survey.finished) is not None:
         return _saw_nothing(finished) and finished.checked.graphs > 0
     silence = survey.silence
-    is_compiling = survey.phase.doing == "compile" or (silence is not None and stacks.is_compiling(silence.chain))
-    return silence is not None and silence.out_of_time and is_compiling
+    if silence is None or not silence.out_of_time:
+        return False
+    last = stacks.parse(silence.dump) or silence.chain  # samples of several parts of the compiler may share no frame
+    return (
+        survey.phase.doing == "compile" or (survey.phase.checked is not None and not last) or stacks.is_compiling(last)
+    )

@@ -28,6 +28,7 @@ from minimizer.engine.budget.patience import EAGER_RUNS, EAGER_SECONDS, SURVEY_P
 from minimizer.engine.child import sent_program
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.protocol import Checked, Held
+from minimizer.engine.child.stacks import Frame
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
@@ -918,15 +919,20 @@ def test_a_script_that_had_to_be_ended_says_what_it_was_doing(at: dict[str, Any]
     assert found.summary == f"{share}, while {doing}: {compared}; --budget 600 gives it 200 s."
 
 
+IN_INDUCTOR = """Current thread 0x00007f0000000001 (most recent call first):
+  File "/lib/python3.11/site-packages/torch/_inductor/scheduler.py", line 7 in fuse
+  File "/home/me/pass.py", line 12 in <module>
+"""
+IN_OWN_CODE = (Frame("pass.py", "load", 3, True),)
+COMPILED = {"doing": "script", "checked": {"frames": 2, "graphs": 2, "calls": 2}}
 COMPILING = {"doing": "compile", "graph": 1, "checked": {"frames": 2, "graphs": 2}}
 STOPPED = {"stopped": True, "seconds": 40.0, "calls": []}
 
 
-def out_of_time(at: dict[str, Any], *, in_compiler: bool = True) -> dict[str, Any]:
+def out_of_time(at: dict[str, Any], **silence: Any) -> dict[str, Any]:
     """A run that its watchdog ended when its share of the budget was over."""
     ended_run = silent(at, hangs=False)
-    chain = ended_run["silence"].chain if in_compiler else ended_run["silence"].chain[1:]
-    return ended_run | {"silence": replace(ended_run["silence"], chain=chain, out_of_time=True)}
+    return ended_run | {"silence": replace(ended_run["silence"], out_of_time=True, **silence)}
 
 
 @pytest.mark.parametrize(
@@ -934,9 +940,11 @@ def out_of_time(at: dict[str, Any], *, in_compiler: bool = True) -> dict[str, An
     [
         finished(**STOPPED, checked={"frames": 2, "graphs": 2, "calls_made": 1, "planned": 1}),
         out_of_time(COMPILING),
-        out_of_time({"doing": "script", "checked": {"frames": 2, "graphs": 2, "calls": 2}}),
+        out_of_time(COMPILED),
+        out_of_time(COMPILED, chain=(), dump=IN_INDUCTOR),
+        out_of_time(COMPILED, chain=()),
     ],
-    ids=["stopped", "killed while it compiled", "killed while it compiled a backward"],
+    ids=["stopped", "killed while it compiled", "killed in a backward", "killed in several places", "killed unsampled"],
 )
 def test_a_run_whose_time_ended_while_it_compiled_goes_on_from_its_kernels(first: dict[str, Any]) -> None:
     found, executor, _ = triage(first, finished(health={"compile_seconds": 3.0}))
@@ -960,10 +968,11 @@ def test_the_compile_times_of_a_run_that_began_with_kernels_are_not_those_of_a_c
     "first",
     [
         finished(**STOPPED, checked={}),
-        out_of_time({"doing": "script", "checked": {"graphs": 0}}, in_compiler=False),
-        out_of_time({"doing": "script", "checked": {"frames": 4, "graphs": 4, "calls": 4}}, in_compiler=False),
+        out_of_time({"doing": "script"}, chain=()),
+        out_of_time({"doing": "script", "checked": {"graphs": 0}}, chain=IN_OWN_CODE),
+        out_of_time(COMPILED, chain=IN_OWN_CODE),
     ],
-    ids=["stopped before it compiled", "killed before it compiled", "killed in the script's own code"],
+    ids=["stopped before it compiled", "killed unsampled", "killed before it compiled", "killed in its own code"],
 )
 def test_another_run_would_get_no_further_without_kernels(first: dict[str, Any]) -> None:
     found, executor, _ = triage(first, finished())
