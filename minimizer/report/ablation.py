@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from minimizer.report.model import Ablated, Report, Rung
+from minimizer.report.model import Ablated, Failure, Report, Rung
 from minimizer.report.outcomes import in_words
+from minimizer.vocabulary import Kind
 
 PASSES = "passes"
 OWN = "the script's own backend"
@@ -66,8 +67,17 @@ def of_ladder(report: Report) -> Iterator[Row]:
     for rung in report.ladder:
         says = _of_rung(rung, failed=failed, below=below)
         is_first = rung.fails is True and not failed
-        yield Row(rung.backend, "", in_words(rung.outcome), rung.raised, rung.seconds, says, is_first_to_fail=is_first)
+        yield Row(
+            rung.backend, "", _outcome(rung, report.failure), rung.raised, rung.seconds, says, is_first_to_fail=is_first
+        )
         failed, below = failed or rung.fails is True, rung.fails is not None
+
+
+def _outcome(rung: Rung, failure: Failure | None) -> str:
+    """The outcome of a rung in words: a difference of metadata is none of values."""
+    if rung.outcome == "different" and failure is not None and failure.kind is Kind.WRONG_METADATA:
+        return "another memory layout" if failure.layout_only else "wrong metadata"
+    return in_words(rung.outcome)
 
 
 def _taken_out(one: Ablated) -> Row:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from minimizer.report.ablation import KINDS, of_compiler, of_ladder, rows
-from minimizer.report.model import Ablated, Report, Rung
+from minimizer.report.model import Ablated, Failure, Report, Rung
 from minimizer.report.sections import ablation
+from minimizer.vocabulary import Kind
 
 LADDER = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
 
@@ -27,6 +28,19 @@ def report(*outcomes: str, ablated: list[Ablated] | None = None) -> Report:
 )  # fmt: skip
 def test_a_rung_says_what_it_adds_to_those_below(outcomes: tuple[str, ...], says: list[str]) -> None:
     assert [row.says for row in rows(report(*outcomes))] == says
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (Failure(kind=Kind.WRONG_OUTPUT), "wrong values"),
+        (Failure(kind=Kind.WRONG_METADATA), "wrong metadata"),
+        (Failure(kind=Kind.WRONG_METADATA, layout_only=True), "another memory layout"),
+    ],
+)
+def test_values_that_are_equal_are_not_called_wrong(failure: Failure, words: str) -> None:
+    one = report("passes", "different").model_copy(update={"failure": failure})
+    assert [row.outcome for row in of_ladder(one)] == ["passes", words]
 
 
 def test_the_rows_take_from_the_rungs_which_of_them_fail() -> None:
