@@ -238,6 +238,7 @@ def test_the_time_of_compiling_is_unknown_where_compilations_are_forgotten(monke
             co_firstlineno=1,
             entire_frame_compile_time_s=2.0,
             fail_type=None,
+            recompile_reason=None,
         )
     ] * 3
     times = health.Health()
