@@ -24,6 +24,8 @@ BOOKKEEPING = {
     "aten._unsafe_view", "aten.expand", "aten.unsqueeze", "aten.squeeze", "aten.t", "aten.reshape",
 }  # fmt: skip
 """Operators that move or view data, blamed only in a program without others."""
+MODES = ("_enter_autocast", "_exit_autocast", "_set_grad_enabled")
+"""The ends of the targets of nodes that switch a mode."""
 UNCOMPARED = ("aliasing", "identity", "requires_grad", "stride")
 """Aspects ignored by a repro that compares values."""
 
@@ -67,8 +69,9 @@ def _casts(nodes: Sequence[Node]) -> list[Node]:
 
 
 def source_of(nodes: Sequence[Node]) -> Source | None:
-    """The source line of the last node that has one."""
-    return next((Source.of(node.source, node.library) for node in reversed(nodes) if node.source), None)
+    """The source line of the last node that has one and is no switch of a mode, to which Dynamo gives no line of its own."""
+    computing = [node for node in nodes if not node.target.endswith(MODES)] or nodes
+    return next((Source.of(node.source, node.library) for node in reversed(computing) if node.source), None)
 
 
 def error_of(outcome: Outcome | None) -> Error | None:

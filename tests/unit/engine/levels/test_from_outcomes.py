@@ -220,3 +220,14 @@ def test_a_dropped_cast_is_blamed_at_its_line(cast: str) -> None:
     dropped = differs("different", fault=True, rule="casts", mechanism="dropped_cast")
     source = culprit_of(replace(program, nodes=nodes), ["aten.sub"], dropped, replace(program, nodes=nodes)).source
     assert source is not None and source.line == 3
+
+
+def test_the_line_is_that_of_an_operator_and_not_of_the_end_of_autocast_behind_it() -> None:
+    program = calling(".mm", "torch.amp.autocast_mode._exit_autocast")
+    lines = (
+        ("script.py", 3, "y = x @ w"),
+        ("script.py", 9, "model(x)"),
+    )  # the call of the graph, in place of a line of its own
+    nodes = tuple(replace(node, source=line) for node, line in zip(program.nodes, lines, strict=True))
+    source = culprit_of(replace(program, nodes=nodes), ["aten.mm"], None, replace(program, nodes=nodes)).source
+    assert source is not None and source.line == 3
