@@ -175,7 +175,7 @@ class Routes:
     def measured(self, kind: Kind) -> Health | None:
         """The cost of a run of the script, measured as findings of this kind need it; None if no run completed."""
         surveys = self.parts.surveys
-        return surveys.costs() if kind.is_figure else surveys.cold
+        return surveys.costs() if kind.is_figure else surveys.first
 
     def costliest(self, kind: Kind, health: Health) -> Cause | None:
         """The cause of the costliest finding of this kind in a run with this cost; None if there is none."""
@@ -226,7 +226,8 @@ class Routes:
         distribution.announce(draws, self.journal)
         if not self._stands_alone:
             return None
-        return self._tried("the operator, by what it draws", partial(self._by_distribution, draws))
+        route = partial(self._by_distribution, draws)
+        return self._that_holds(partial(self._tried, "the operator, by what it draws", route))
 
     def _by_distribution(self, draws: OtherDraws) -> Draft | None:
         signature = Signature(distribution.KIND)

@@ -161,9 +161,8 @@ class Graphs:
         end = found if isinstance(found, Settled) else routes.follow(found)
         if isinstance(end, Draft) or routes.is_beside:
             return end if isinstance(end, Settled) else _drafted(end)
-        draws = routes.parts.triage.draws
-        if draws is not None and (end.reason, end.kind) == (Reason.UNEXPLAINED, Kind.WRONG_OUTPUT):
-            return OtherDraws(draws, end)
+        if end.draws is not None:
+            return OtherDraws(end.draws, end)
         asked = routes.parts.job.options.expected_finding
         is_uncompiled = end.reason is Reason.NOTHING_COMPILED  # a graph break may be why; a figure needs a graph
         if asked is not None and (is_healthy(end) or (is_uncompiled and not asked.is_figure)):
@@ -193,11 +192,13 @@ class OtherDraws:
     verdict: Settled
 
     def attempt(self, routes: Routes) -> Draft | Settled:
-        """The repro; else the verdict."""
-        with suppressing_end_of_time(), suppress(ChildFailed):  # what was seen stays so
+        """The repro; else the verdict: what was seen stays so."""
+        why = "No repro was made in the time."
+        with suppressing_end_of_time(), suppress(ChildFailed):
             if (made := routes.by_draws(self.draws, self.verdict)) is not None:
                 return made
-        return replace(self.verdict, summary=f"{self.verdict.summary} {UNSHOWN}")
+            why = UNSHOWN
+        return replace(self.verdict, summary=f"{self.verdict.summary} {why}")
 
 
 @dataclass(frozen=True)

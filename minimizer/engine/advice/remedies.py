@@ -74,7 +74,9 @@ def advise(
 
 def known_of(surveys: Surveys, script: Path, journal: Journal) -> list[Finding]:
     """The findings from the metrics of an earlier run, without call counts and times."""
-    return [one.finding for one in _causes(surveys.cold, surveys, script, journal)] if surveys.cold is not None else []
+    return (
+        [one.finding for one in _causes(surveys.first, surveys, script, journal)] if surveys.first is not None else []
+    )
 
 
 def _causes(health: Health, surveys: Surveys, script: Path, journal: Journal) -> list[Cause]:

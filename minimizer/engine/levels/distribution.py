@@ -11,6 +11,7 @@ from minimizer.engine.child.protocol import OtherDraws
 from minimizer.engine.emit import Details
 from minimizer.engine.emit.distribution_idiom import asserts
 from minimizer.engine.journal import Journal
+from minimizer.engine.levels.draft import ALWAYS
 from minimizer.engine.levels.from_outcomes import details_of
 from minimizer.engine.levels.measured import MeasuredLevel
 from minimizer.engine.oracle.oracle import Oracle
@@ -71,6 +72,8 @@ def _apart(outcome: Outcome) -> Apart | None:
 class DistributionLevel(MeasuredLevel):
     """The search for the smallest part around an operator of the graph ``case``. ``script``: the user's."""
 
+    seen = ALWAYS
+
     def __init__(self, case: Case, draws: OtherDraws, journal: Journal, *, oracle: Oracle, script: Path) -> None:
         self._draws, self._oracle = draws, DrawsOracle(oracle)
         super().__init__(case, KIND, journal, self._oracle, script)
@@ -78,14 +81,15 @@ class DistributionLevel(MeasuredLevel):
     def _start(self, whole: Program) -> Program | None:
         """The operator alone, as the survey compiled it: in the whole graph others may cover its draws."""
         places = [index for index, node in enumerate(whole.nodes) if node.name == self._draws.node]
-        return cut(whole, places[0], places[0] + 1).without_grad() if places else None
+        alone = cut(whole, places[0], places[0] + 1).without_grad() if places else None
+        return alone if alone is not None and asserts(alone) else None
 
     def _stage(self, program: Program) -> Stage:
         return Stage.INDUCTOR
 
     def _details(self, program: Program) -> Details | None:
         apart = self._oracle.apart(program)
-        if apart is None or not asserts(program):
+        if apart is None or len(program.outputs) != 1:
             return None
         self._work_around(program)
         (outcome,) = self._oracle.trial.judge([program])

@@ -49,6 +49,9 @@ class Measuring(Protocol):
 class MeasuredLevel(ABC):
     """The search for the smallest part of the graph ``case`` that shows a fault of this kind. ``script``: the user's."""
 
+    seen = Reproducibility(failed=2, runs=2)
+    """In how many runs the fault was seen once `draft` has aimed at it: in one of the script, and in a trial."""
+
     def __init__(self, case: Case, kind: Kind, journal: Journal, oracle: Measuring, script: Path) -> None:
         self._case, self._kind, self._journal, self._measuring = case, kind, journal, oracle
         self._lines = sum(bool(line.strip()) for line in script.read_text(errors="replace").splitlines())
@@ -61,7 +64,7 @@ class MeasuredLevel(ABC):
             program = self._start(whole)
             if program is None or not oracle.aim(program):
                 return None
-        journal.fault = journal.fault.stating(reproducibility=Reproducibility(failed=2, runs=2))
+        journal.fault = journal.fault.stating(reproducibility=self.seen)
         with journal.clock.reserving(partial(to_finish, journal.clock.pace, self._kind)):
             reduced = self._reduced(program, whole.size)
         best = reduced.best

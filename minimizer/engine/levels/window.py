@@ -140,17 +140,21 @@ class WindowSearch:
         """A window whose metadata is wrong, found on the lowest rung of the ladder that shows it: no kernel is compiled
         to see a stride.
 
-        None for other failures, and if no rung below the program's own shows it, or the window does not fail on its own.
+        None for other failures, with a target of the user's, which may fail on the program's own backend only, and if no
+        rung below shows it, or the window does not fail on its own. What else a lower rung tells, of other modules too, is
+        not kept.
         """
         oracle, variant = self._oracle, program.without_grad()
-        if self._case.signature.kind is not Kind.WRONG_METADATA or oracle.sequential is not None:
+        is_of_metadata = self._case.signature.kind is Kind.WRONG_METADATA
+        if not is_of_metadata or oracle.sequential is not None or self._target is not None:
             return None
         backend = cheapest(variant, oracle)
         if backend is None:
             return None
         located = self._located(on_backend(variant, backend))
         window = replace(located.window, compile_kwargs=variant.compile_kwargs)
-        return replace(located, window=window) if located.confirmed and oracle.check([window])[0] else None
+        is_confirmed = located.confirmed and oracle.check([window])[0]
+        return Localized(window, located.roots[:1], layers=(), confirmed=True) if is_confirmed else None
 
     def _confirmed(self, program: Program) -> Localized | None:
         """A window that fails in isolation, or None; for a flaky graph, a second attempt with a sequential oracle.

@@ -137,6 +137,8 @@ class Settled:
     """Number of runs that failed."""
     layout_only: bool = False
     """Whether the failure is a difference of memory layout only."""
+    draws: protocol.OtherDraws | None = None
+    """The random operator that draws otherwise than in eager, if that is the failure."""
     traceback: str = ""
     """The traceback of a plain run, or the stacks of a script that died or hangs."""
 

@@ -125,8 +125,10 @@ class Surveys:
         """The excuses of all completed runs."""
         self._left_kernels = False
         """Whether a run was ended while it compiled: its kernels are in the cache."""
+        self.first: protocol.Health | None = None
+        """Dynamo's metrics of the first completed run; None if there is none."""
         self.cold: protocol.Health | None = None
-        """Dynamo's metrics of the first completed run, if no earlier one left kernels; None if there is none."""
+        """The same, if no earlier run left kernels: its compile times are those of a cold cache."""
         self.crowding = 1.0
         """The possible slowdown by the machine's load when the compile times of `health` were measured."""
 
@@ -250,8 +252,9 @@ class Surveys:
         elif (finished := survey.finished) is not None:
             self.plan.after(finished.calls)
             self._excused = merged(self._excused, finished.checked.excused)
-            if self.cold is None and not self._left_kernels:
-                self.cold, self.crowding = finished.health, crowding()
+            if self.first is None:
+                self.first, self.crowding = finished.health, crowding()
+                self.cold = None if self._left_kernels else self.first
             compared = sum(len(graph.compared) for graph in finished.calls)
             self._paces.append(Pace(finished.seconds or 0.0, finished.comparing_seconds or 0.0, compared))
         return survey
@@ -441,7 +444,7 @@ class Surveys:
 
     def costs(self) -> protocol.Health | None:
         """The cost of a timed run of the script, with the compile times of a cold cache; None if it does not complete."""
-        finished = self.timed()
+        finished = self.timed(cold=self.cold is None)
         return self._with_cold(finished.health) if finished is not None and finished.health is not None else None
 
     def _with_cold(self, found: protocol.Health) -> protocol.Health:
@@ -477,11 +480,13 @@ def _lacks(finished: protocol.Finished, case: Case) -> bool:
 def is_cut_while_compiling(survey: Survey) -> bool:
     """Whether the time of a run ended while it compiled, or with compiled graphs and before it had compared a call."""
     if (finished := survey.finished) is not None:
-        return _saw_nothing(finished) and finished.checked.graphs > 0
+        made, planned = finished.checked.calls_made, finished.checked.planned
+        # Of calls of which none is planned, no further run can compare one either.
+        return _saw_nothing(finished) and finished.checked.graphs > 0 and (planned > 0 or not made)
     silence = survey.silence
     if silence is None or not silence.out_of_time:
         return False
     last = stacks.parse(silence.dump) or silence.chain  # samples of several parts of the compiler may share no frame
-    return (
-        survey.phase.doing == "compile" or (survey.phase.checked is not None and not last) or stacks.is_compiling(last)
-    )
+    checked = survey.phase.checked
+    is_unsampled = not last and checked is not None and checked.graphs > 0 and not checked.calls
+    return survey.phase.doing == "compile" or is_unsampled or stacks.is_at_compilation(last)

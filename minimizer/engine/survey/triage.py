@@ -24,7 +24,7 @@ from minimizer.engine.survey.verdict_rules import ENDED, HELD, UNENDED
 from minimizer.engine.survey.verdicts import other_draws, too_little
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.inside.questions import HoldPlace
-from minimizer.vocabulary import Status
+from minimizer.vocabulary import Reason, Status
 
 
 class Triage:
@@ -59,7 +59,7 @@ class Triage:
         """The first backward before which the script had changed an input of its call."""
         self._only_compiled = False
         """Whether the time of the last run ended while it compiled, or before it had compared a call."""
-        self.draws: protocol.OtherDraws | None = None
+        self._draws: protocol.OtherDraws | None = None
         """The first random operator that draws otherwise than in eager; None if none is seen to."""
 
     def run(self) -> Found:
@@ -103,15 +103,15 @@ class Triage:
     def _first(self) -> Found:
         """The result of the first run; of one that begins with its kernels, where its time ended with no more than they."""
         found = self._once(caches=True)
-        if self._only_compiled:
+        if self._only_compiled and isinstance(found, Settled) and found.reason is Reason.BUDGET:
             with suppress(BudgetExceeded, ChildFailed):  # keep the result of the first run
                 return self._once(caches=True)
         return found
 
     def _with_draws(self, found: Found) -> Found:
         """The verdict, unless a healthy script was seen to draw otherwise than in eager."""
-        if self.draws is not None and isinstance(found, Settled) and is_healthy(found):
-            return other_draws(found, self.draws.what)
+        if self._draws is not None and isinstance(found, Settled) and is_healthy(found):
+            return other_draws(found, self._draws)
         return found
 
     def _is_worth_another(self, seconds: float) -> bool:
@@ -133,7 +133,7 @@ class Triage:
         self._written_over = self._written_over or survey.finished.written_over
         self._other_zeros = self._other_zeros or survey.finished.other_zeros
         self._behind_change = self._behind_change or survey.finished.behind_change
-        self.draws = self.draws or survey.finished.draws
+        self._draws = self._draws or survey.finished.draws
         return self._judged(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
 
     def _judged(self, rules: Rules[Seen, Found], run: Seen) -> Found:

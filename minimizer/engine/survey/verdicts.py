@@ -204,14 +204,14 @@ def unsteady(finished: protocol.Finished) -> Settled:
     return Settled(Status.FAILED, Reason.NONDETERMINISTIC, summary, finished.checked)
 
 
-def other_draws(found: Settled, draws: str) -> Settled:
+def other_draws(found: Settled, draws: protocol.OtherDraws) -> Settled:
     """The verdict on a script that is healthy otherwise, of which a random operator, compiled alone, draws otherwise than in eager."""
     summary = (
-        f"Inductor's own {draws}: the operator was compiled alone, and both sides were run under equal seeds. With eager's random operators in "
-        "compiled code, by torch._inductor.config.fallback_random, which is a way around it: "
-        f"{found.summary}"
+        f"Inductor's own {draws.what}: the operator was compiled alone, and both sides were run under equal seeds. With eager's random operators in "
+        f"compiled code, by torch._inductor.config.fallback_random, which is a way around it: {found.summary}"
     )
-    return replace(found, status=Status.PARTIAL, reason=Reason.UNEXPLAINED, summary=summary, kind=Kind.WRONG_OUTPUT)
+    kind = Kind.WRONG_OUTPUT
+    return replace(found, status=Status.PARTIAL, reason=Reason.UNEXPLAINED, summary=summary, kind=kind, draws=draws)
 
 
 def layout_unmade(otherwise: Settled, why: str) -> Settled:

@@ -250,7 +250,7 @@ def test_the_script_stands_for_a_graph_that_is_not_public_where_it_is_no_longer(
 class Layouts:
     """A triage of a script of which nothing is wrong but a memory layout; keeps the verdict that it is asked against."""
 
-    layouts, draws = ("a call",), None
+    layouts = ("a call",)
     against: Settled | None = None
     surveys = SimpleNamespace(rate=None)
 
@@ -476,18 +476,17 @@ def test_a_finding_is_looked_for_where_it_was_asked_for_and_nothing_fails(
     job: Job, monkeypatch: pytest.MonkeyPatch, expect: str, settled: Settled, then: type
 ) -> None:
     monkeypatch.setattr(Graphs, "_survey", lambda *_: settled)
-    triage = SimpleNamespace(layouts=(), draws=None)
+    triage = SimpleNamespace(layouts=())
     assert type(Graphs().attempt(routes_of(asking(job, expect), triage=triage))) is then
 
 
 DRAWN = protocol.OtherDraws(graph=1, node="rand_like", what="torch.rand_like draws the same numbers in each run")
-DRAWS = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It draws otherwise.", kind=Kind.WRONG_OUTPUT)
+DRAWS = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It draws otherwise.", kind=Kind.WRONG_OUTPUT, draws=DRAWN)
 
 
 def test_an_operator_that_draws_otherwise_is_the_next_suspect(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Graphs, "_survey", lambda *_: DRAWS)
-    triage = SimpleNamespace(layouts=(), draws=DRAWN)
-    assert Graphs().attempt(routes_of(job, triage=triage)) == OtherDraws(DRAWN, DRAWS)
+    assert Graphs().attempt(routes_of(job)) == OtherDraws(DRAWN, DRAWS)
 
 
 def test_an_operator_that_draws_otherwise_is_told_where_its_graph_cannot_be_held(job: Job) -> None:
@@ -500,7 +499,7 @@ def test_an_operator_that_draws_otherwise_is_told_where_its_graph_cannot_be_held
 
 
 def test_nothing_compiled_stays_the_verdict_where_no_finding_is_the_reason(job: Job) -> None:
-    surveys = SimpleNamespace(cold=Health())
+    surveys = SimpleNamespace(first=Health())
     assert Costly(Kind.GRAPH_BREAK, NOTHING).attempt(routes_of(job, surveys=surveys)) is NOTHING
 
 
@@ -520,14 +519,14 @@ RECOMPILED = [
 def test_a_script_without_the_finding_is_told_so_once_plain_runs_agree(
     job: Job, recompiled: list[Recompile], kind: Kind
 ) -> None:
-    surveys = SimpleNamespace(cold=Health(recompiled=recompiled))
+    surveys = SimpleNamespace(first=Health(recompiled=recompiled))
     end = Costly(kind, WELL).attempt(routes_of(job, surveys=surveys))
     assert isinstance(end, Untouched)
     assert end.verdict.status is Status.HEALTHY and end.verdict.summary == f"{NOT_FOUND[kind]} Healthy."
 
 
 def test_a_script_that_was_not_measured_is_not_said_to_have_no_finding(job: Job) -> None:
-    end = Costly(Kind.RECOMPILES, WELL).attempt(routes_of(job, surveys=SimpleNamespace(cold=None)))
+    end = Costly(Kind.RECOMPILES, WELL).attempt(routes_of(job, surveys=SimpleNamespace(first=None)))
     assert isinstance(end, Settled) and (end.status, end.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert "not known" in end.summary and NOT_FOUND[Kind.RECOMPILES] not in end.summary
 
@@ -550,7 +549,7 @@ def test_a_figure_is_measured_in_a_run_of_its_own(job: Job, kind: Kind, health: 
 
 
 def test_a_finding_of_several_processes_is_told_and_has_no_repro(job: Job) -> None:
-    job, surveys = asking(job, "recompiles", nproc=2), SimpleNamespace(cold=Health(recompiled=RECOMPILED))
+    job, surveys = asking(job, "recompiles", nproc=2), SimpleNamespace(first=Health(recompiled=RECOMPILED))
     end = Costly(Kind.RECOMPILES, WELL).attempt(routes_of(job, surveys=surveys))
     assert isinstance(end, Settled) and (end.status, end.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     failure, (culprit,) = job.journal.fault.announced, job.journal.fault.culprits

@@ -173,7 +173,7 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
     place = cast(
         Any, SimpleNamespace(sandbox=None, python=None, packages=(), headers=None, private=lambda name: tmp_path)
     )
-    surveys = cast(Any, SimpleNamespace(cold=None, crowding=1.0))
+    surveys = cast(Any, SimpleNamespace(first=None, crowding=1.0))
     parts = replace(parts, follow_up=replace(parts.follow_up, place=place, surveys=surveys))
     repro = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="")
     draft = Draft(repro, found=found, difference=cast(Any, "a difference"))

@@ -274,7 +274,7 @@ def test_a_run_more_of_the_script_is_not_begun_that_cannot_end(
 
 
 def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
-    follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(cold=None, crowding=1.0)))
+    follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(first=None, crowding=1.0)))
     report = follow_up.report
     report.timings[Step.SURVEY] = 400.0
     follow_up.examine()
@@ -305,7 +305,7 @@ def without_a_loss(request: object, timeout: float) -> Outcome:
 def test_losses_of_a_training_that_are_not_compared_say_why(
     follow_up: FollowUp, survey: float, backward: int, health: Callable[[str], None], why: str
 ) -> None:
-    surveys = SimpleNamespace(cold=None, crowding=1.0, health=health, asked=without_a_loss, args=[])
+    surveys = SimpleNamespace(first=None, crowding=1.0, health=health, asked=without_a_loss, args=[])
     follow_up = replace(follow_up, surveys=cast(Any, surveys))
     follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
     report = follow_up.report
@@ -321,7 +321,7 @@ def test_losses_of_a_training_that_are_not_compared_say_why(
 @pytest.mark.parametrize("changes", [{"nproc": 2}, {"expect": "crash"}])
 def test_nothing_is_said_of_losses_that_are_never_compared(follow_up: FollowUp, changes: dict[str, Any]) -> None:
     options = follow_up.options.model_copy(update=changes)
-    follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(cold=None)), options=options)
+    follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(first=None)), options=options)
     follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
     follow_up.report.timings[Step.SURVEY], follow_up.report.checked = 400.0, Checked(backward=4)
     follow_up.examine()
@@ -341,7 +341,7 @@ def test_the_losses_of_a_script_are_asked_for_where_it_may_train(
     monkeypatch.setattr(f"{here}.examine", lambda *_, **__: run)
     monkeypatch.setattr(f"{here}.advise", lambda *_, **__: None)
     monkeypatch.setattr(f"{here}.drift.examine", lambda *_: asked.append(True))
-    follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(cold=None, crowding=1.0)))
+    follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(first=None, crowding=1.0)))
     follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
     follow_up.report.timings[Step.SURVEY] = 1.0
     follow_up.examine()

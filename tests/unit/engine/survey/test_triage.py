@@ -921,10 +921,17 @@ def test_a_script_that_had_to_be_ended_says_what_it_was_doing(at: dict[str, Any]
 
 IN_INDUCTOR = """Current thread 0x00007f0000000001 (most recent call first):
   File "/lib/python3.11/site-packages/torch/_inductor/scheduler.py", line 7 in fuse
+  File "/lib/python3.11/site-packages/torch/_inductor/compile_fx.py", line 8 in _compile_fx_inner
   File "/home/me/pass.py", line 12 in <module>
 """
 IN_OWN_CODE = (Frame("pass.py", "load", 3, True),)
 COMPILED = {"doing": "script", "checked": {"frames": 2, "graphs": 2, "calls": 2}}
+UNCOMPARED = {"doing": "script", "checked": {"frames": 2, "graphs": 2}}
+IN_BACKWARD = (Frame("torch/_inductor/compile_fx.py", "compile_fx_inner", 7, False),)
+IN_RUNTIME = (
+    Frame("torch/_functorch/_aot_autograd/runtime_wrappers.py", "runtime_wrapper", 9, False),
+    Frame("torch/_inductor/output_code.py", "__call__", 4, False),
+)
 COMPILING = {"doing": "compile", "graph": 1, "checked": {"frames": 2, "graphs": 2}}
 STOPPED = {"stopped": True, "seconds": 40.0, "calls": []}
 
@@ -940,9 +947,9 @@ def out_of_time(at: dict[str, Any], **silence: Any) -> dict[str, Any]:
     [
         finished(**STOPPED, checked={"frames": 2, "graphs": 2, "calls_made": 1, "planned": 1}),
         out_of_time(COMPILING),
-        out_of_time(COMPILED),
+        out_of_time(COMPILED, chain=IN_BACKWARD),
         out_of_time(COMPILED, chain=(), dump=IN_INDUCTOR),
-        out_of_time(COMPILED, chain=()),
+        out_of_time(UNCOMPARED, chain=()),
     ],
     ids=["stopped", "killed while it compiled", "killed in a backward", "killed in several places", "killed unsampled"],
 )
@@ -961,7 +968,7 @@ def test_the_compile_times_of_a_run_that_began_with_kernels_are_not_those_of_a_c
     assert whole.surveys.cold is not None
     resumed = asked_of(CannedExecutor([out_of_time(COMPILING), finished(**cold)]))
     resumed.run()
-    assert resumed.surveys.cold is None
+    assert resumed.surveys.cold is None and resumed.surveys.first is not None, "its breaks and recompiles count"
 
 
 @pytest.mark.parametrize(
@@ -971,8 +978,19 @@ def test_the_compile_times_of_a_run_that_began_with_kernels_are_not_those_of_a_c
         out_of_time({"doing": "script"}, chain=()),
         out_of_time({"doing": "script", "checked": {"graphs": 0}}, chain=IN_OWN_CODE),
         out_of_time(COMPILED, chain=IN_OWN_CODE),
+        out_of_time(COMPILED, chain=()),
+        out_of_time(COMPILED, chain=IN_RUNTIME),
+        finished(**STOPPED, checked={"frames": 2, "graphs": 2, "calls_made": 900}),
     ],
-    ids=["stopped before it compiled", "killed unsampled", "killed before it compiled", "killed in its own code"],
+    ids=[
+        "stopped before it compiled",
+        "killed unsampled",
+        "killed before it compiled",
+        "killed in its own code",
+        "killed unsampled with calls that were compared",
+        "killed in a long call",
+        "stopped with calls that cannot be compared",
+    ],
 )
 def test_another_run_would_get_no_further_without_kernels(first: dict[str, Any]) -> None:
     found, executor, _ = triage(first, finished())
