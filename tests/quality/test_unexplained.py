@@ -20,6 +20,31 @@ DRAWS = """
     expected, got = draw(loc, scale).dtype, torch.compile(draw)(loc, scale).dtype
     assert expected == got, f"{expected} in eager, {got} when compiled"
 """
+SKEWED = """
+    import torch
+    from torch._inductor import inductor_prims
+    from torch._inductor.lowering import lowerings, mul
+
+    plain = lowerings[inductor_prims.random]
+
+
+    def random(size, seed, mode, **kwargs):
+        return mul(plain(size, seed, mode, **kwargs), 0.75)
+
+
+    lowerings[inductor_prims.random] = random
+
+
+    @torch.compile
+    def masked(x):
+        keep = torch.rand_like(x) > 0.2
+        return torch.tanh(x * keep)
+
+
+    torch.manual_seed(0)
+    for step in range(4):
+        print(masked(torch.randn(64, 32)).mean().item())
+"""
 REGIONAL = """
     import time
 
@@ -69,6 +94,19 @@ def test_a_check_that_fails_only_where_inductor_draws_by_itself_is_reduced(tmp_p
     assert report["failure"]["kind"] == "wrong_metadata"  # type: ignore[index]
     assert culprit["ops"] == ["aten.normal"]
     assert "fallback_random" not in (tmp_path / "repro.py").read_text()
+
+
+@pytest.mark.fault_behind("random_replaced")
+@pytest.mark.quality("unexplained")
+@pytest.mark.timeout(900)
+def test_random_numbers_from_another_distribution_have_a_repro(tmp_path: Path) -> None:
+    status, report = ended(SKEWED, tmp_path)
+
+    assert (status, report["status"], report["reason"]) == (0, "minimized", None)
+    failure, (culprit, *_) = report["failure"], report["culprits"]  # type: ignore[misc]
+    assert (failure["kind"], failure["stage"]) == ("wrong_output", "inductor")  # type: ignore[index]
+    assert (culprit["ops"], culprit["source"]["line"]) == (["aten.rand_like"], 18)
+    assert report["workaround"]["code"] == "torch._inductor.config.fallback_random = True"  # type: ignore[index]
 
 
 @pytest.mark.quality("unexplained")

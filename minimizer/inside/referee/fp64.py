@@ -17,7 +17,15 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_map
 
 from ..values import bodies
-from ..values.rounding import NATIVE_DROPOUT, call_and_see_draws, is_inexact, operator_name, tensors, written_operands
+from ..values.rounding import (
+    NATIVE_DROPOUT,
+    call_and_see_draws,
+    in_parts,
+    is_inexact,
+    operator_name,
+    tensors,
+    written_operands,
+)
 from ..values.snapshot import clone, kept
 from .casts import KeptCasts
 from .jumps import SameJumps
@@ -147,6 +155,8 @@ class _Double(TorchDispatchMode):
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return bodies.call(self, func, *tree_map(_double, (args, kwargs)))
+        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
+            return whole
         if any(map(_is_narrow, written_operands(func, args, kwargs))):
             raise InvalidInFp64("changes a tensor in place that is not an input")
         args, kwargs = tree_map(_double, (args, kwargs))

@@ -18,6 +18,7 @@ from ..values.rounding import (
     call_and_see_draws,
     chain_of,
     computes,
+    in_parts,
     is_rounding,
     is_view,
     jumps,
@@ -58,6 +59,8 @@ class Perturbation(TorchDispatchMode):
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
             return self._in_bodies(func, args, kwargs)
+        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
+            return whole
         if is_view(func):
             return func(*args, **kwargs)
         name, loss, operands = name_by_effect(func, args, kwargs), 1.0, tensors(args)

@@ -40,6 +40,7 @@ from ..values.rounding import (
     UNINITIALISED,
     call_and_see_draws,
     computes,
+    in_parts,
     is_inexact,
     is_view,
     jumps,
@@ -94,6 +95,8 @@ class MarkedRun(TorchDispatchMode):
             return self._watch(func, args, kwargs or {})
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
+            return whole
         operands = [] if takes_no_values(func) else tensors((args, kwargs))
         union = _union(map(self.marks, operands)) | self._read
         if not isinstance(func, torch._ops.OpOverload):

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..values.elements import plain
-from ..values.rounding import is_inexact, name_by_effect, tensors
+from ..values.rounding import in_parts, is_inexact, name_by_effect, tensors
 
 CONVERTED = "a float was converted to an integer type that cannot hold it"
 OVERWRITTEN = "several values were written to one place"
@@ -53,6 +53,8 @@ class Undefined(TorchDispatchMode):
     def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
+        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
+            return whole
         name, written = name_by_effect(func, args, kwargs), None
         with contextlib.suppress(IndexError, RuntimeError, TypeError):  # not analysable: taken as defined
             written = self._written(name, args, kwargs)

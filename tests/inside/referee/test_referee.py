@@ -1227,3 +1227,42 @@ def test_an_equal_call_is_not_rerun() -> None:
         raise AssertionError("nothing differs: there is nothing to ask")
 
     assert judge(Call.now(never, []), Side(torch.ones(2)), Side(torch.ones(2))) == Verdict()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_roundings_are_legal_and_faults_are_not_where_operators_reach_the_referee_whole(mode: Any) -> None:
+    """In inference mode `contiguous`, `reshape`, `to` and `linear` are not taken apart before they are seen."""
+    x, w = torch.randn(8, 64), torch.randn(64, 64)
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        h = F.layer_norm(F.linear(x, w), (64,))
+        return (
+            h.t().contiguous(),
+            h.t().reshape(-1),
+            h.to(torch.bfloat16),
+            (h * 4).to(torch.int64),
+            torch.softmax(h, -1),
+        )
+
+    def other(x: torch.Tensor, w: torch.Tensor, by: float = 1 + 2e-7) -> tuple[torch.Tensor, ...]:
+        h = F.layer_norm((x.double() @ w.double().T * by).float(), (64,)) * by
+        return (
+            h.t().contiguous(),
+            h.t().reshape(-1),
+            h.to(torch.bfloat16),
+            (h * 4).to(torch.int64),
+            torch.softmax(h, -1),
+        )
+
+    with mode():
+        assert not judged(function, [x, w], other).fault
+        for place in (0, 1, 2, 4):  # what is cast to an integer is behind a jump
+            wrong = judged(function, [x, w], lambda x, w, at=place: _with_one_wrong(function(x, w), at))
+            assert wrong.fault and wrong.differences[0].where == f"output[{place}]"
+
+
+def _with_one_wrong(values: tuple[torch.Tensor, ...], place: int) -> tuple[torch.Tensor, ...]:
+    """The values, of which one element is off by more than rounding explains."""
+    wrong = values[place].clone()
+    wrong.flatten()[3].add_(2)
+    return (*values[:place], wrong, *values[place + 1 :])
