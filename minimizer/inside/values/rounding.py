@@ -201,10 +201,10 @@ def _argument(func: Any, name: str, args: Any, kwargs: Any) -> Any:
 def in_parts(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The result of a composite operator, whose parts the mode sees; NotImplemented for an operator that has none.
 
-    Autograd takes composite operators apart. They reach a mode whole where it does not: in inference mode, and on tensors that were made
-    there.
+    Autograd takes composite operators apart, but not in inference mode, nor on tensors that were made there: they reach a mode whole.
     """
-    if not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
+    is_of_inference = torch.is_inference_mode_enabled() or any(one.is_inference() for one in tensors((args, kwargs)))
+    if not is_of_inference or not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
         return NotImplemented
     with mode:
         return func.decompose(*args, **kwargs)
