@@ -210,5 +210,5 @@ def test_a_healthy_program_has_no_finding(child: Executor, tmp_path: Path) -> No
 
 
 def test_nothing_is_known_before_a_run(tmp_path: Path) -> None:
-    surveys = cast(Any, SimpleNamespace(cold=None))
+    surveys = cast(Any, SimpleNamespace(first=None))
     assert not known_of(surveys, tmp_path / "none.py", cast(Any, None))

@@ -112,4 +112,17 @@ def test_each_figure_of_a_trial_can_be_asserted_in_a_repro() -> None:
     import torch
 
     assert set(FIGURES) == {*figures_of(torch.ones(3).double()), DISTINCT}
-    assert asserts(program(RAND)) and not asserts(Program(inputs=(), nodes=(), outputs=("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("metas", "does"),
+    [
+        ([TensorMeta((64,), "torch.float32")], True),
+        ([TensorMeta((64,), "torch.complex64")], False),
+        ([None], False),  # several tensors in one
+        ([TensorMeta((64,), "torch.float32")] * 2, False),
+    ],
+)
+def test_a_repro_asserts_of_one_real_tensor(metas: list[TensorMeta | None], does: bool) -> None:
+    nodes = tuple(Node(f"v{index}", RAND, (), meta=meta) for index, meta in enumerate(metas))
+    assert asserts(Program(inputs=(), nodes=nodes, outputs=tuple(node.name for node in nodes))) is does
