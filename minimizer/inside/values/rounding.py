@@ -203,8 +203,9 @@ def in_parts(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
 
     Autograd takes composite operators apart, but not in inference mode, nor on tensors that were made there: they reach a mode whole.
     """
-    is_of_inference = torch.is_inference_mode_enabled() or any(one.is_inference() for one in tensors((args, kwargs)))
-    if not is_of_inference or not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
+    if not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
+        return NotImplemented
+    if not (torch.is_inference_mode_enabled() or any(one.is_inference() for one in tensors((args, kwargs)))):
         return NotImplemented
     with mode:
         return func.decompose(*args, **kwargs)
@@ -212,7 +213,10 @@ def in_parts(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 @functools.cache
 def _is_composite(func: torch._ops.OpOverload) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+    name = func.name()  # one of TorchScript's, such as prim::device, has no kernel, and may not be asked for one
+    return torch._C._dispatch_has_kernel(name) and torch._C._dispatch_has_kernel_for_dispatch_key(
+        name, "CompositeImplicitAutograd"
+    )
 
 
 def call_and_see_draws(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool]:

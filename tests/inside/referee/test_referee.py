@@ -31,7 +31,7 @@ from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.referee.reruns import Reruns
 from minimizer.inside.rulings import Ruling
 from minimizer.inside.values.boundary import Difference
-from minimizer.inside.values.rounding import tensors
+from minimizer.inside.values.rounding import in_parts, tensors
 from minimizer.inside.values.snapshot import global_state
 from minimizer.inside.wire import plain
 
@@ -1259,6 +1259,12 @@ def test_roundings_are_legal_and_faults_are_not_where_operators_reach_the_refere
         for place in (0, 1, 2, 4):  # what is cast to an integer is behind a jump
             wrong = judged(function, [x, w], lambda x, w, at=place: _with_one_wrong(function(x, w), at))
             assert wrong.fault and wrong.differences[0].where == f"output[{place}]"
+
+
+def test_an_operator_of_torchscripts_own_is_not_asked_for_its_parts() -> None:
+    """Where a fake tensor is asked for its device it reaches a mode, from C++ code that no exception may leave."""
+    with torch.inference_mode():
+        assert in_parts(MarkedRun(), torch.ops.prim.device.default, (torch.ones(2),), {}) is NotImplemented
 
 
 def _with_one_wrong(values: tuple[torch.Tensor, ...], place: int) -> tuple[torch.Tensor, ...]:
