@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minimizer.engine.advice.memory import TIMES_MORE
@@ -12,8 +12,8 @@ from minimizer.engine.advice.rules import SLOWER, SLOWER_SECONDS, Cause
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Cost, Ending
 from minimizer.engine.levels.finding import FindingOracle
+from minimizer.engine.levels.measured import MeasuringOracle
 from minimizer.engine.oracle.oracle import Oracle
-from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.program.model import Program
 from minimizer.inside.questions import CostRequest
 from minimizer.vocabulary import Kind
@@ -110,23 +110,20 @@ class SavedOracle(FindingOracle):
         return Cost(base=outcomes[0].saved, compiled=outcomes[1].saved), outcomes[0].draws
 
 
-@dataclass
-class CostOracle:
+@dataclass(kw_only=True)
+class CostOracle(MeasuringOracle):
     """Judges programs by their cost, one at a time: parallel trials that share the cores would measure the load.
 
-    ``trial`` writes the requests. ``bar``: what a program must clear, at first the least for any finding.
+    ``bar``: what a program must clear, at first the least for any finding.
     """
 
-    trial: Oracle
     kind: Kind
     bar: Bar
-    trials: int = 0
-    _times: TrialTimes = field(default_factory=TrialTimes)
 
     @classmethod
     def for_whole(cls, trial: Oracle, kind: Kind) -> CostOracle:
         """An oracle with the least cost that shows a finding in any graph."""
-        return cls(trial, kind, Bar.lowest(kind))
+        return cls(trial, kind=kind, bar=Bar.lowest(kind))
 
     def aim(self, program: Program) -> bool:
         """Set the bar by the whole graph; returns whether the graph shows the finding in isolation."""
@@ -148,9 +145,5 @@ class CostOracle:
     def cost(self, program: Program) -> Cost | None:
         """The cost of a program; None if it does not run on both sides."""
         request = CostRequest(**vars(self.trial.request(program)), of=self.kind.value)
-        (outcome,) = self.trial.executor.judge([request], timeout=self._times.timeout())
-        self.trials += 1
-        self._times.note([outcome])
-        if request.golden_files:
-            self.trial.survey.trim()
+        (outcome,) = self._measured([request])
         return outcome.cost if outcome.ending is Ending.SAME else None

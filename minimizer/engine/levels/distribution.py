@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from minimizer.engine.child.outcome import Apart, Ending, Outcome
@@ -13,10 +13,9 @@ from minimizer.engine.emit.distribution_idiom import asserts
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import ALWAYS
 from minimizer.engine.levels.from_outcomes import details_of
-from minimizer.engine.levels.measured import MeasuredLevel
+from minimizer.engine.levels.measured import MeasuredLevel, MeasuringOracle
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import Signature
-from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import cut
 from minimizer.engine.survey.cases import Case
@@ -29,13 +28,8 @@ EAGERS_OPERATORS = "torch._inductor.config.fallback_random = True"
 AS_IN_EAGER = "compiled code draws random numbers by eager's operators, which are not fused with others"
 
 
-@dataclass
-class DrawsOracle:
-    """Judges programs by how their random numbers are spread over many runs of both sides. ``trial`` writes the requests."""
-
-    trial: Oracle
-    trials: int = 0
-    _times: TrialTimes = field(default_factory=TrialTimes)
+class DrawsOracle(MeasuringOracle):
+    """Judges programs by how their random numbers are spread over many runs of both sides."""
 
     def aim(self, program: Program) -> bool:
         """Whether the program draws otherwise than in eager."""
@@ -57,12 +51,7 @@ class DrawsOracle:
 
     def _outcomes(self, programs: Sequence[Program], *, fallback: bool = False) -> list[Outcome]:
         requests = [DrawsRequest(**vars(self.trial.request(one)), fallback=fallback) for one in programs]
-        outcomes = self.trial.executor.judge(requests, timeout=self._times.timeout())
-        self.trials += len(outcomes)
-        self._times.note(outcomes)
-        if any(request.golden_files for request in requests):
-            self.trial.survey.trim()
-        return outcomes
+        return self._measured(requests)
 
 
 def _apart(outcome: Outcome) -> Apart | None:

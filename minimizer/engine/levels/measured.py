@@ -7,19 +7,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from minimizer.engine import fold
 from minimizer.engine.budget.patience import WRITE_SECONDS
+from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Details
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import data_of, write
 from minimizer.engine.levels.draft import ALWAYS, Draft
 from minimizer.engine.levels.from_outcomes import culprit_of
 from minimizer.engine.oracle.oracle import Oracle
+from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.graph import Reduced, reduce
 from minimizer.engine.reduce.graph.public_names import publish
@@ -27,23 +28,35 @@ from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.verify.reserve import to_finish
 from minimizer.errors import BudgetExceeded
+from minimizer.inside.questions import TrialRequest
 from minimizer.report.model import HistoryStep, Reduction, Reproducibility
 from minimizer.vocabulary import Kind, Stage, Step
 
 
-class Measuring(Protocol):
-    """Judges programs by a measurement of both sides. ``trial``: writes the requests."""
+@dataclass
+class MeasuringOracle(ABC):
+    """Judges programs by a measurement of both sides. ``trial`` writes the requests."""
 
     trial: Oracle
-    trials: int
+    trials: int = 0
+    _times: TrialTimes = field(default_factory=TrialTimes)
 
+    @abstractmethod
     def aim(self, program: Program) -> bool:
         """Whether the program to reduce shows the fault in isolation; later ones are measured against it."""
-        ...
 
+    @abstractmethod
     def check(self, programs: Sequence[Program]) -> list[bool]:
         """Whether each of the programs still shows it."""
-        ...
+
+    def _measured(self, requests: Sequence[TrialRequest]) -> list[Outcome]:
+        """The outcomes of measuring trials, run in parallel."""
+        outcomes = self.trial.executor.judge(requests, timeout=self._times.timeout())
+        self.trials += len(outcomes)
+        self._times.note(outcomes)
+        if any(request.golden_files for request in requests):
+            self.trial.survey.trim()
+        return outcomes
 
 
 class MeasuredLevel(ABC):
@@ -52,7 +65,7 @@ class MeasuredLevel(ABC):
     seen = Reproducibility(failed=2, runs=2)
     """In how many runs the fault was seen once `draft` has aimed at it: in one of the script, and in a trial."""
 
-    def __init__(self, case: Case, kind: Kind, journal: Journal, oracle: Measuring, script: Path) -> None:
+    def __init__(self, case: Case, kind: Kind, journal: Journal, oracle: MeasuringOracle, script: Path) -> None:
         self._case, self._kind, self._journal, self._measuring = case, kind, journal, oracle
         self._lines = sum(bool(line.strip()) for line in script.read_text(errors="replace").splitlines())
 
