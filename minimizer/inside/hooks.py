@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 SUPPORTED = "torch 2.11 to 2.15"
+RUNS_IN_EAGER, SWITCHES = "lets a call run without the compiler", "switches a part of the compiler off"
+"""Keys of `NEEDED` for what is replaced together."""
 NEEDED: Mapping[str, Sequence[str]] = {
     "tells whether Dynamo was given a frame": (
         "torch._dynamo.convert_frame:_compile", "torch._dynamo.convert_frame:compile_frame",
@@ -29,7 +31,7 @@ NEEDED: Mapping[str, Sequence[str]] = {
         "torch._dynamo.eval_frame:_TorchDynamoContext.enter_exit_hooks",
     ),
     "tells which functions Dynamo inlines": ("torch._dynamo.symbolic_convert:InliningInstructionTranslator.inline_call",),
-    "lets a call run without the compiler": (
+    RUNS_IN_EAGER: (
         "torch._dynamo.eval_frame:_set_stance", "torch._dynamo.eval_frame:_stance", "torch._dynamo.eval_frame:DynamoStance",
         "torch._dynamo.decorators:_set_stance",
         "torch.compiler:is_compiling", "torch.compiler:is_dynamo_compiling",
@@ -52,7 +54,7 @@ NEEDED: Mapping[str, Sequence[str]] = {
     "tells which functions were compiled again, and why": (
         "torch._dynamo.utils:CompilationMetrics.recompile_reason", "torch._dynamo.utils:CompilationMetrics.stack_trace",
     ),
-    "switches a part of the compiler off": (
+    SWITCHES: (
         "torch._inductor.compiler_bisector:CompilerBisector.disable_subsystem",
         "torch._inductor.compiler_bisector:CompilerBisector.get_backend",
         "torch._inductor.compiler_bisector:CompilerBisector.get_config_change",
@@ -101,8 +103,18 @@ def required(owner: Any, name: str) -> Any:
     """
     home = f"{owner.__module__}:{owner.__qualname__}." if isinstance(owner, type) else f"{owner.__name__}:"
     if why := _trouble(owner, name, home + name):
-        raise MissingHook(f"torch {_version()} {why}: minimizer is made for {SUPPORTED}")
+        raise _missing(why)
     return getattr(owner, name, None)
+
+
+def required_for(use: str) -> None:
+    """Ask for all parts of `NEEDED` that have this use, by its key.
+
+    Raises:
+        MissingHook: one is missing, or has another form.
+    """
+    for why in _troubles(NEEDED[use]):
+        raise _missing(why)
 
 
 def absent(table: Mapping[str, Sequence[str]]) -> list[str]:
@@ -121,6 +133,10 @@ def lacks() -> list[str]:
             f"torch {_version()} writes an overload as {torch.ops.aten.relu.default!r}, where its name cannot be read"
         )
     return found
+
+
+def _missing(why: str) -> MissingHook:
+    return MissingHook(f"torch {_version()} {why}: minimizer is made for {SUPPORTED}")
 
 
 def _troubles(names: Sequence[str]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from torch._inductor.scheduler import Scheduler
 from torch._inductor.virtualized import V
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
-from ..hooks import OPERATOR, required
+from ..hooks import OPERATOR, SWITCHES, required_for
 from ..messages import Part
 from ..questions import Switches
 from ..wire import Channel
@@ -32,14 +32,6 @@ ENTRIES: tuple[Any, ...] = (
     pattern_matcher.ReplacementPatternEntry,
 )
 """What applies a pattern."""
-PRIVATE: tuple[tuple[Any, str], ...] = (
-    *((CompilerBisector, name) for name in ("disable_subsystem", "get_backend", "get_config_change")),
-    *((GraphTransformObserver, name) for name in ("apply_gm_pass", "apply_graph_pass")),
-    *((kind, "apply") for kind in ENTRIES),
-    (graph, "make_fallback"),
-    (Scheduler, "can_fuse"),
-)
-"""What is replaced here."""
 
 
 def install(switches: Switches | None, channel: Channel) -> None:
@@ -69,8 +61,7 @@ class Switchboard:
         Raises:
             MissingHook: a part of the compiler has no such switch in this torch.
         """
-        for owner, name in PRIVATE:
-            required(owner, name)
+        required_for(SWITCHES)
         CompilerBisector.disable_subsystem = classmethod(  # type: ignore[method-assign, assignment]
             lambda cls, backend, subsystem, debug_info=None: self._disables(subsystem, debug_info)
         )

@@ -17,15 +17,10 @@ import torch
 import torch._dynamo.external_utils
 from torch._dynamo import eval_frame
 
-from ..hooks import required
+from ..hooks import RUNS_IN_EAGER, required_for
 from .wrappers import ASKED, Glances
 
 IS_COMPILING = ("is_compiling", "is_dynamo_compiling")
-PRIVATE: tuple[tuple[Any, str], ...] = (
-    *((torch.compiler, name) for name in IS_COMPILING),
-    (eval_frame, "_stance"), (eval_frame, "DynamoStance"), (eval_frame, "_set_stance"), (torch._dynamo.decorators, "_set_stance"),
-)  # fmt: skip
-"""What is read or replaced here."""
 LIBRARY = ("nn", "optim")
 """Packages of torch whose code, like a script's, may branch on whether it is compiled."""
 OF_HOOKS = os.path.join("nn", "modules", "module.py")
@@ -48,8 +43,7 @@ class Forced:
         inside = os.path.dirname(torch.__file__) + os.sep
         self._inside, self._hooks = inside, os.path.join(inside, OF_HOOKS)
         self._told = tuple(os.path.join(inside, package) + os.sep for package in LIBRARY) if library else ()
-        for owner, name in PRIVATE:
-            required(owner, name)
+        required_for(RUNS_IN_EAGER)
         self._set_stance = eval_frame._set_stance
         self._keep_forced()
         for module in (torch.compiler, torch._dynamo.external_utils, torch._utils):
