@@ -36,6 +36,7 @@ MECHANISMS = {
     "lost_gradient": "loses a gradient ({what})",
     "wrong_constant": "computes {what} otherwise than eager",
 }
+EXTRA_CHANGE = "makes a change of {what} that eager does not make there"
 FACTS = {
     "torch": "PyTorch version", "git_version": "PyTorch commit", "cuda": "CUDA used to build PyTorch", "rocm": "ROCM used to build PyTorch",
     "os": "OS", "gcc": "GCC version", "compiler": "Compiler", "glibc": "Libc version", "python": "Python version", "platform": "Python platform",
@@ -230,7 +231,8 @@ def _does(failure: Failure) -> str:
     if failure.of_graph:
         return failure.of_graph
     if failure.mechanism is not None:
-        return MECHANISMS[failure.mechanism].format(what=failure.object or "what it was compiled for")
+        form = EXTRA_CHANGE if failure.extra_change else MECHANISMS[failure.mechanism]
+        return form.format(what=failure.object or "what it was compiled for")
     return words_of(failure).does
 
 

@@ -54,6 +54,9 @@ class Failure(Part):
     object: str = Field("", description="What is otherwise with the compiler, where the mechanism is known.")
     source: Source | None = Field(None, description="The call after which that is seen.")
     layout_only: bool = Field(False, description="All values are equal, and only strides differ.")
+    extra_change: bool = Field(
+        False, description="Of a `lost_mutation`: only compiled code has made the change when the call returns."
+    )
     reproducibility: Reproducibility = Reproducibility(failed=1, runs=1)
 
     @property

@@ -53,6 +53,17 @@ def mechanism_of(found: Found, runs: ExactRuns, text: str) -> Mechanism:
     return "lost_mutation" if state or _moves_items(found) else "wrong_constant"
 
 
+def makes_extra_change(found: Found) -> bool:
+    """Whether eager leaves what differs as it was at the look before, so that only compiled code has changed it."""
+    difference, before = found.difference, None
+    for index, (look, state) in enumerate(found.eager.states()):
+        if index >= difference.index:
+            break
+        if look.full == difference.look.full:
+            before = state.get(difference.first.path, before)
+    return before is not None and before == difference.first.eager
+
+
 def _moves_items(found: Found) -> bool:
     """Whether the call changes the contents of a container of the script in eager."""
     states = {

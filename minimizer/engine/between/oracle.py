@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minimizer.engine.between.answer import Found
-from minimizer.engine.between.assertion import claims
+from minimizer.engine.between.assertion import Claim, claims
 from minimizer.engine.between.difference import (
     Change,
     Difference,
@@ -59,13 +59,17 @@ class Target:
         needs_reuse = found.is_reused and mechanism in GUARDED
         return Target(difference.look.event, needs_reuse, frozenset(map(_trait, same_rank)))
 
+    def has(self, change: Change) -> bool:
+        """Whether a change has one of the traits."""
+        return _trait(change) in self.traits
+
     def is_met(self, difference: Difference | None) -> bool:
         """Whether a candidate's first difference meets the requirements."""
         if difference is None or difference.look.event != self.event:
             return False
         if self.needs_reuse and difference.look.compiled > 0:
             return False
-        return bool(self.traits & set(map(_trait, difference.changes)))
+        return any(map(self.has, difference.changes))
 
 
 class ExactOracle:
@@ -130,6 +134,11 @@ class ExactOracle:
         log = _log(other)
         state = end_of(log) if log is not None else {}
         return [change for change in changes if not other.draws or state.get(change.path, {}) == change.eager]
+
+    def claims_at_end(self, changes: Sequence[Change]) -> Iterator[Claim]:
+        """Claims about changes at a script's end: first those of what the fault itself is seen in."""
+        for of_fault in (True, False):
+            yield from claims(tuple(change for change in changes if self._target.has(change) is of_fault))
 
     def logs(self, text: str) -> tuple[ExactLog, ExactLog] | None:
         """The logs of a script without the compiler and with it; None if either run does not end well."""

@@ -10,6 +10,7 @@ from minimizer.engine.between.difference import COURSE, WRITTEN_OUT, Change, Dif
 from minimizer.engine.child.exact_log import Entry, Look
 from minimizer.engine.program.tensor_attributes import SUFFIXES
 from minimizer.report.examined import Observed
+from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind, counted
 
 MOST_ROWS, SHOWN = 8, 200
@@ -27,6 +28,8 @@ MECHANISMS = {
     "lost_gradient": "a gradient that is lost ({what})",
     "wrong_constant": "a value of Python that is computed otherwise ({what})",
 }
+
+EXTRA_CHANGE = "a change of {what} that only compiled code makes"
 
 
 def kind_of(difference: Difference) -> Kind:
@@ -78,9 +81,10 @@ def object_at(path: str) -> str:
     return "what the call returns" + path.removeprefix("result") if path.startswith("result") else path
 
 
-def what(mechanism: str, named: str) -> str:
-    """The fault in a few words; ``named``: the object that differs."""
-    return MECHANISMS[mechanism].format(what=named)
+def what(failure: Failure) -> str:
+    """A fault with a known mechanism, in a few words."""
+    form = EXTRA_CHANGE if failure.extra_change else MECHANISMS[failure.mechanism or ""]
+    return form.format(what=failure.object)
 
 
 def message(found: Found) -> str:

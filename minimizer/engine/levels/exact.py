@@ -13,12 +13,12 @@ from pathlib import Path
 
 from minimizer.engine.between import passes, words
 from minimizer.engine.between.answer import Answer, Found, unanswered
-from minimizer.engine.between.assertion import OUT, OUTS, Claim, claims, draw_from
+from minimizer.engine.between.assertion import OUT, OUTS, Claim, draw_from
 from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, difference_at_end
 from minimizer.engine.between.drawn import CHECK, run_twice
 from minimizer.engine.between.exact_runs import ExactRuns
-from minimizer.engine.between.mechanism import mechanism_of
+from minimizer.engine.between.mechanism import makes_extra_change, mechanism_of
 from minimizer.engine.between.oracle import ExactOracle
 from minimizer.engine.between.public import named_entries, with_backend
 from minimizer.engine.between.showing import MOST_CALLS, asserted, guarded, raising, ways_to_show
@@ -166,8 +166,9 @@ class BetweenGraphs(TextLevel):
         """Add the mechanism to the announced failure."""
         lost = words.object_in(found.difference)
         signature = f"between graphs: {mechanism} {lost} {found.difference.first.field}"
-        known = self._journal.fault.stating(mechanism=mechanism, signature=signature)
-        first = Culprit(what=words.what(mechanism, lost), source=known.announced.source)
+        is_extra = mechanism == "lost_mutation" and makes_extra_change(found)
+        known = self._journal.fault.stating(mechanism=mechanism, signature=signature, extra_change=is_extra)
+        first = Culprit(what=words.what(known.announced), source=known.announced.source)
         self._journal.announce(replace(known, culprits=(first,)))
 
     def _blame(self, reduced: Source) -> None:
@@ -228,8 +229,8 @@ class BetweenGraphs(TextLevel):
         for shown in ways_to_show(text):
             end = self._end(shown, oracle)
             drawn += [f"{shown}{OUT} = {draw}\n" for draw in map(draw_from, end) if draw]
-            steady = list(claims(tuple(oracle.steady_at_end(shown, end))))
-            for claim in claims(end):
+            steady = list(oracle.claims_at_end(oracle.steady_at_end(shown, end)))
+            for claim in oracle.claims_at_end(end):
                 needs_name = re.search(rf"\b({OUT}|{OUTS})\b", claim.expression) is not None
                 said = shown if needs_name else text
                 if claim in steady:
@@ -240,7 +241,7 @@ class BetweenGraphs(TextLevel):
             for twice in run_twice(said, claim.compared):
                 yield f"{guarded(twice)}{CHECK}"
         for shown in drawn:
-            yield from (asserted(shown, claim) for claim in claims(self._end(shown, oracle)))
+            yield from (asserted(shown, claim) for claim in oracle.claims_at_end(self._end(shown, oracle)))
         yield from (asserted(said, claim) for said, claim in unsteady)
 
     def _end(self, text: str, oracle: ExactOracle) -> tuple[Change, ...]:

@@ -56,6 +56,19 @@ def test_the_same_sort_of_thing_must_differ(of: Change, shown: Change, is_met: b
     assert target(of).is_met(difference(shown)) is is_met
 
 
+def test_a_repro_asserts_what_the_fault_is_seen_in_before_anything_else() -> None:
+    log = ExactLog()
+    plate = change("plate", "Tensor", values="1.0")
+    oracle = ExactOracle(
+        cast(Executor, None),
+        Path("script.py"),
+        Found(difference(plate), 1, 1, log, log, Noise()),
+        "lost_mutation",
+    )
+    out = Change("out", {"type": "generator"}, {"type": "tuple_iterator"})
+    assert [claim.expression for claim in oracle.claims_at_end([out, plate])] == ["plate.item()", "type(out).__name__"]
+
+
 def test_it_must_differ_at_the_same_sort_of_moment() -> None:
     assert not target(LIST).is_met(difference(LIST, event="end"))
     assert not target(LIST).is_met(None)

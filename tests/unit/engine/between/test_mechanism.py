@@ -13,10 +13,11 @@ from minimizer.engine.between.answer import Found
 from minimizer.engine.between.culprit import broken_promise, culprit_line
 from minimizer.engine.between.difference import Change, Difference
 from minimizer.engine.between.exact_runs import ExactRuns
-from minimizer.engine.between.mechanism import HOOKS, mechanism_of
+from minimizer.engine.between.mechanism import HOOKS, makes_extra_change, mechanism_of
 from minimizer.engine.between.noise import Noise
 from minimizer.engine.child.exact_log import Entry, ExactLog, Look
 from minimizer.inside.questions import Conditions, Plan
+from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind
 
 
@@ -52,6 +53,22 @@ def found(
 
 def item(path: str, eager: Entry, compiled: Entry, kind: str) -> Change:
     return Change(path, {"type": kind, **eager}, {"type": kind, **compiled})
+
+
+def test_a_change_that_eager_does_not_make_is_not_called_lost() -> None:
+    def told(moves: bool) -> str:
+        box = item("box", {"items": "[1]" if moves else "[]"}, {"items": "[]" if moves else "[1]"}, "list")
+        shown = found(box, moves=moves)
+        failure = Failure(
+            kind=Kind.WRONG_OUTPUT,
+            mechanism="lost_mutation",
+            object="box",
+            extra_change=makes_extra_change(shown),
+        )
+        return words.what(failure)
+
+    assert told(moves=True) == "a change of box that is lost"
+    assert told(moves=False) == "a change of box that only compiled code makes"
 
 
 SUBCLASS = """
@@ -220,7 +237,8 @@ def test_objects_have_names_that_a_reader_knows(path: str, name: str) -> None:
 
 
 def test_a_missing_guard_reads_well_behind_for() -> None:
-    said = f"computes wrong values for {words.what('stale_guard', words.object_of(RESULT))}"
+    failure = Failure(kind=Kind.WRONG_OUTPUT, mechanism="stale_guard", object=words.object_of(RESULT))
+    said = f"computes wrong values for {words.what(failure)}"
     assert said == (
         "computes wrong values for a call that reuses stale compiled code because a guard is missing (what the call returns)"
     )
