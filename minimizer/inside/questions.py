@@ -20,6 +20,12 @@ RANK_ENDED = "Ended"
 """The first word of the line in which such a rank reports its end."""
 
 
+WITHOUT_KERNELS = "inductor without kernels"
+"""In the place of a backend's name: Inductor, whose generated code calls eager's operators. No C++ or Triton is compiled."""
+CALLS_EAGER: Mapping[str, Any] = {"fallback_by_default": True}
+"""The setting of Inductor that does so."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """Base of all requests.
@@ -206,7 +212,7 @@ class ScriptRequest(Switched):
     args: Sequence[str] = ()
     compile: bool = True
     backend: str | None = None
-    """A backend that replaces the script's own; None: the script's."""
+    """A backend that replaces the script's own, or `WITHOUT_KERNELS`; None: the script's."""
     observe: bool = False
     """Report the aten operators that run inside compiled functions; with ``compile`` false."""
     measure: bool = False

@@ -15,6 +15,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.oracle.oracle import Measured, Oracle
 from minimizer.engine.oracle.signature import signature_of
 from minimizer.engine.program.model import Program
+from minimizer.inside.questions import CALLS_EAGER, WITHOUT_KERNELS
 from minimizer.report.model import Rung
 from minimizer.vocabulary import Kind, Stage
 
@@ -45,10 +46,21 @@ def rungs(own: str | None) -> list[tuple[str, Stage]]:
     return list(LADDERS.get(name, (*LADDER[:-1], (name, Stage.CUSTOM_BACKEND))))
 
 
+def cheaper_than(own: str | None) -> list[str]:
+    """What a program may be reduced on in the place of its own backend, the cheapest first: the lower rungs, and for
+    Inductor the code that it generates without kernels, which tells of its passes, its caches and its layouts.
+    """
+    *below, (top, _) = rungs(own)
+    return [*(name for name, _ in below), *([WITHOUT_KERNELS] if top == "inductor" else [])]
+
+
 def rung_below(own: str | None, failing: str | None) -> str | None:
-    """The rung below the lowest one that fails (None: the program's own backend); None if the lowest of all fails."""
+    """The rung below the lowest one that fails; None if the lowest of all fails.
+
+    ``failing``: None or `WITHOUT_KERNELS` for the program's own backend.
+    """
     names = [name for name, _ in rungs(own)]
-    above = names.index(failing) if failing is not None else len(names) - 1
+    above = names.index(failing) if failing in names else len(names) - 1
     return names[above - 1] if above else None
 
 
@@ -95,18 +107,19 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
 
 
 def cheapest(program: Program, oracle: Oracle) -> str | None:
-    """The lowest rung below the program's own on which it fails in the same way; None if there is none.
+    """The cheapest of `cheaper_than` on which the program fails in the same way; None if there is none.
 
-    A trial there costs a tenth of one that compiles kernels.
+    A trial there costs a tenth to a fifth of one that compiles kernels.
     """
-    below = [name for name, _ in rungs(dict(program.compile_kwargs).get("backend"))[:-1]]
-    return next((name for name in below if oracle.shows(*oracle.judge([on_backend(program, name)]))), None)
+    ways = cheaper_than(dict(program.compile_kwargs).get("backend"))
+    return next((name for name in ways if oracle.shows(*oracle.judge([on_backend(program, name)]))), None)
 
 
 def on_backend(program: Program, backend: str) -> Program:
-    """The program, compiled with another backend than its own."""
+    """The program, compiled with another backend than its own, or `WITHOUT_KERNELS`."""
     kwargs = tuple((key, value) for key, value in program.compile_kwargs if key not in ("backend", "options", "mode"))
-    return replace(program, compile_kwargs=(*kwargs, ("backend", repr(backend))))
+    chosen = ("options", repr(CALLS_EAGER)) if backend == WITHOUT_KERNELS else ("backend", repr(backend))
+    return replace(program, compile_kwargs=(*kwargs, chosen))
 
 
 def _healthy(kinds: Collection[Kind], lowest: Outcome) -> Ending:

@@ -19,7 +19,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.child.stacks import readable
 from minimizer.engine.diagnose import Original, Patient
-from minimizer.engine.diagnose.ladder import PASSES, rung, rung_below, rungs, stage_of
+from minimizer.engine.diagnose.ladder import PASSES, cheaper_than, rung, rung_below, rungs, stage_of
 from minimizer.engine.diagnose.original import RerunScript, passes_needed
 from minimizer.engine.diagnose.own_backend import backend_of
 from minimizer.engine.diagnose.trials import ScriptTrials
@@ -218,14 +218,14 @@ class PythonLevel(TextLevel):
         return reduced
 
     def _cheapest(self, script: Script, target: Signature) -> str | None:
-        """The lowest rung of the ladder on which the script fails in the same way.
+        """The cheapest backend below its own on which the script fails in the same way.
 
         None for its own backend, and for a hang.
         """
         if target.kind is Kind.HANG:
             return None
-        below = (name for name, _ in rungs(backend_of(script.text))[:-1])
-        return next((name for name in below if self._rerun.fails_on(script.text, name)), None)
+        ways = cheaper_than(backend_of(script.text))
+        return next((name for name in ways if self._rerun.fails_on(script.text, name)), None)
 
     def _smallest(self, script: Script, check: Check, record: OnStep[Script]) -> Reduced[Script]:
         """Reduce the script on the cheapest backend that shows the failure.

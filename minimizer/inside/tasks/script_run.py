@@ -26,7 +26,7 @@ from ..compiler import caches, subsystems
 from ..compiler.operators import PlacedOperators, TorchCalls, unusual
 from ..messages import Phase
 from ..outcome import Ending, Outcome
-from ..questions import ScriptRequest
+from ..questions import CALLS_EAGER, WITHOUT_KERNELS, ScriptRequest
 from ..values.saved import saved_bytes
 from ..watch import compilations
 from ..watch.attempts import Attempts
@@ -51,7 +51,11 @@ def rerun(message: Message, channel: Channel) -> None:
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
         # Fill uninitialised memory with NaN, so that a candidate that lost its ``zero_()`` does not pass by chance.
         torch.use_deterministic_algorithms(True, warn_only=True)
-    if request.backend is not None:
+    if request.backend == WITHOUT_KERNELS:
+        use_backend("inductor")
+        for name, value in CALLS_EAGER.items():
+            setattr(torch._inductor.config, name, value)
+    elif request.backend is not None:
         use_backend(request.backend)
     if request.observe:
         watch.install()
