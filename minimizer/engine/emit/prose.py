@@ -9,11 +9,12 @@ import ast
 import builtins
 import keyword
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from minimizer.engine.emit.inputs import is_drawn
 from minimizer.engine.emit.layout import LINE
+from minimizer.engine.emit.with_blocks import with_blocks
 from minimizer.engine.program import render
 from minimizer.engine.program.arguments import Code, Ref
 from minimizer.engine.program.model import Input, Node, Program
@@ -61,9 +62,10 @@ def function(program: Program, name: str, *, short: bool = True) -> str:
     tree = ast.parse(render.function(program, name))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
-    definition.body = _used(_nested(definition.body))
+    blocks = with_blocks(definition.body, has_grad=program.grad)
+    definition.body = _used(_nested(blocks), names_read(node for statement in blocks for node in ast.walk(statement)))
     _renumber(definition)
-    text = ast.unparse(tree)
+    text = ast.unparse(ast.fix_missing_locations(tree))
     return re.sub(rf"\b{re.escape(FUNCTIONAL)}\.(?=\w)", "F.", text) if short else text
 
 
@@ -158,11 +160,17 @@ def fresh(name: str, used: set[str]) -> str:
     return candidate
 
 
-def _nested(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Nest a value that only the next statement uses into it, if that keeps the order of evaluation."""
+def _nested(body: list[ast.stmt], outside: Sequence[ast.stmt] = ()) -> list[ast.stmt]:
+    """Nest a value that only the next statement uses into it, if that keeps the order of evaluation.
+
+    ``outside``: the statements around a block, which may use its values too.
+    """
     result: list[ast.stmt] = []
     for position, statement in enumerate(body):
-        while result and _absorbs(statement, result[-1], [*result[:-1], *body[position + 1 :]]):
+        around = [*outside, *result, *body[position + 1 :]]
+        if isinstance(statement, ast.With):
+            statement.body = _nested(statement.body, around)
+        while result and _absorbs(statement, result[-1], [*outside, *result[:-1], *body[position + 1 :]]):
             first = result.pop()
             assert isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name)
             statement = with_values(statement, {first.targets[0].id: first.value})
@@ -170,11 +178,14 @@ def _nested(body: list[ast.stmt]) -> list[ast.stmt]:
     return result
 
 
-def _used(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements without bindings of names that nothing reads."""
-    read = {name for statement in body for name in names_read(ast.walk(statement))}
+def _used(body: list[ast.stmt], read: Collection[str]) -> list[ast.stmt]:
+    """The statements without bindings of names that are not ``read``."""
     result: list[ast.stmt] = []
     for statement in body:
+        if isinstance(statement, ast.With):
+            statement.body = _used(statement.body, read)
+            if not statement.body:
+                continue
         if isinstance(statement, ast.Assign) and bound_name(statement) not in {None, *read}:
             if isinstance(statement.value, ast.Name):
                 continue

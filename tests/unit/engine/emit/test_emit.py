@@ -974,3 +974,87 @@ def test_inputs_are_made_anew_only_where_a_write_may_reach_them(first: str, need
 def test_an_operator_that_python_spells_with_an_underscore_writes_nothing() -> None:
     nodes = (Node("a", "operator.and_", (Ref("L_x_"), True)), Node("b", "operator.iand", (Ref("a"), True)))
     assert "def run" not in written(replace(one_op(), nodes=nodes, outputs=("a",))).source
+
+
+def moded(*nodes: Node, outputs: tuple[str, ...] = ("out",), grad: bool = True) -> str:
+    return prose.function(
+        Program(inputs=(Input("x", tensor(2, grad=grad)),), nodes=nodes, outputs=outputs, grad=grad), "f"
+    )
+
+
+ENTER, EXIT = "torch.amp.autocast_mode._enter_autocast", "torch.amp.autocast_mode._exit_autocast"
+INFERENCE = "torch.autograd.grad_mode"
+GRAD_MODE = "torch._C._set_grad_enabled"
+SIN, COS = Node("sin", "torch.sin", (Ref("x"),)), Node("out", "torch.cos", (Ref("sin"),))
+
+
+def entered(name: str = "mode", *values: Any) -> Node:
+    return Node(name, ENTER, ("cpu", *values))
+
+
+def left(name: str = "mode") -> Node:
+    return Node(f"{name}_left", EXIT, (Ref(name),))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        pytest.param(
+            (entered("mode", None, False, None), SIN, COS, left()),
+            'with torch.autocast("cpu", enabled=False): return torch.cos(torch.sin(x))',
+            id="a whole function",
+        ),
+        pytest.param(
+            (entered("mode", Code("torch.bfloat16"), True, True), SIN, left(), COS),
+            'with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=True): sin = torch.sin(x) return torch.cos(sin)',
+            id="a part",
+        ),
+        pytest.param(
+            (entered("one", None), entered("two", None, False), SIN, left("two"), COS, left("one")),
+            'with torch.autocast("cpu"): with torch.autocast("cpu", enabled=False): sin = torch.sin(x) return torch.cos(sin)',
+            id="nested",
+        ),
+        pytest.param(
+            (
+                Node("mode", f"{INFERENCE}._enter_inference_mode", (True,)),
+                SIN,
+                Node("gone", f"{INFERENCE}._exit_inference_mode", (Ref("mode"),)),
+                COS,
+            ),
+            "with torch.inference_mode(True): sin = torch.sin(x) return torch.cos(sin)",
+            id="inference",
+        ),
+        pytest.param((entered("mode", None, False), left(), SIN, COS), "return torch.cos(torch.sin(x))", id="empty"),
+        pytest.param(
+            (Node("off", GRAD_MODE, (False,)), SIN, Node("on", GRAD_MODE, (True,)), COS),
+            "with torch.no_grad(): sin = torch.sin(x) return torch.cos(sin)",
+            id="gradients off",
+        ),
+    ],
+)
+def test_modes_are_written_as_blocks(nodes: tuple[Node, ...], text: str) -> None:
+    assert " ".join(moded(*nodes).replace("'", '"').split()) == f"def f(x): {text}"
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        pytest.param((entered("mode", None, False), SIN, COS), id="never left"),
+        pytest.param((SIN, COS, Node("off", GRAD_MODE, (False,))), id="off to the end"),
+        pytest.param((Node("off", GRAD_MODE, (False,)), SIN, Node("again", GRAD_MODE, (False,)), COS), id="off twice"),
+    ],
+)
+def test_a_mode_without_its_end_is_no_block(nodes: tuple[Node, ...]) -> None:
+    assert "with " not in moded(*nodes)
+
+
+def test_gradients_are_not_turned_on_behind_a_block_where_they_were_off() -> None:
+    nodes = (Node("off", GRAD_MODE, (False,)), SIN, Node("on", GRAD_MODE, (True,)), COS)
+    assert "with " not in moded(*nodes, grad=False)
+
+
+def test_what_is_used_inside_of_a_block_and_behind_it_keeps_its_name() -> None:
+    both = Node("out", "torch.add", (Ref("sin"), Ref("cos")))
+    cos = Node("cos", "torch.cos", (Ref("sin"),))
+    text = moded(entered("mode", None, False), SIN, cos, left(), both)
+    assert "sin = torch.sin(x)" in text and "torch.cos(sin)" in text
