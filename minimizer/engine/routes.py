@@ -30,6 +30,7 @@ from minimizer.engine.levels.cost_oracle import SavedOracle
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.finding import FindingLevel, FindingOracle
 from minimizer.engine.levels.held_graph import GraphLevel
+from minimizer.engine.levels.missing_error import MissingErrorLevel
 from minimizer.engine.levels.outer import RAISED, OuterLevel
 from minimizer.engine.levels.parting import VALUES, Compared, EndsWell, PartingLevel
 from minimizer.engine.levels.script import PythonLevel
@@ -140,9 +141,12 @@ class Routes:
         The warm child is asked first: at the script level it changes no setting in order to compare, and costs a tenth
         of a plain run.
         """
-        is_shown = end.reason is Reason.UNEXPLAINED and end.kind not in (None, Kind.HANG, Kind.MISSING_ERROR)
+        is_shown = end.reason is Reason.UNEXPLAINED and end.kind not in (None, Kind.HANG)
         if not (is_shown and self._stands_alone):
             return end
+        if end.kind is Kind.MISSING_ERROR:
+            fold.checked(self.journal.report, checked_of(end.checked, self.exact))
+            return self._tried("the script, by how it ends", self._by_missing_error) or end
         judges = {
             "the script at the Python level": Rerun(self.parts.executor, self.parts.job.script),
             "the script, by plain runs": PlainRerun(self.parts.executor, self.parts.job.script, plain),
@@ -171,6 +175,10 @@ class Routes:
         None if ``otherwise`` stays the verdict.
         """
         return self._level(partial(PythonLevel, rerun=judge)).draft(otherwise)
+
+    def _by_missing_error(self) -> Draft | None:
+        """The repro of an error that only eager ends by; None if it does not fail in clean processes."""
+        return self._that_holds(self._level(MissingErrorLevel).draft)
 
     def measured(self, kind: Kind) -> Health | None:
         """The cost of a run of the script, measured as findings of this kind need it; None if no run completed."""

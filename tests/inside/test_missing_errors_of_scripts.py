@@ -1,0 +1,63 @@
+"""An error that ends a script in eager and that no graph of it lacks: reduced by how the script ends on both sides."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from children import script
+
+from minimizer.engine.budget.clock import Clock
+from minimizer.engine.child.executor import Executor
+from minimizer.engine.journal import Journal
+from minimizer.engine.levels.missing_error import LackingRerun, MissingErrorLevel, error_of
+from minimizer.report.model import Report
+from minimizer.sink import FolderSink
+from minimizer.vocabulary import Kind, Stage
+
+CHANGED = """\
+import torch
+
+
+def weigh(x, w):
+    return x @ w
+
+
+weigh = torch.compile(weigh)
+inputs = torch.ones(2, 2)
+weights = torch.ones(2, 2, requires_grad=True)
+print("one step")
+loss = weigh(inputs, weights).sum()
+inputs.zero_()
+loss.backward()
+print(weights.grad)
+"""
+"""Compiled code saves a view of its input without its version, so that the change behind its back is not seen."""
+
+
+def test_an_error_of_eagers_backward_has_a_repro(child: Executor, home: Path, tmp_path: Path) -> None:
+    journal = Journal(FolderSink(tmp_path), Report(), Clock(600))
+    draft = MissingErrorLevel(child, script(home, CHANGED), [], journal, jobs=2).draft()
+    assert draft is not None
+    source, failure, (culprit,) = draft.repro.source, journal.report.failure, journal.report.culprits
+    assert failure is not None and culprit.source is not None
+    assert (failure.kind, failure.exception_type) == (Kind.MISSING_ERROR, "RuntimeError")
+    assert "modified by an inplace operation" in failure.message and failure.stage is Stage.INDUCTOR
+    assert (culprit.source.line, culprit.source.code) == (14, "loss.backward()")
+    assert "print" not in source and "except RuntimeError:" in source
+    (end,) = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Raise) and "no error" in ast.unparse(n)]
+    assert "expected RuntimeError, actual no error" in ast.unparse(end)
+
+
+def test_another_error_of_eager_is_another_failure(child: Executor, home: Path) -> None:
+    path = script(home, CHANGED)
+    rerun = LackingRerun(child, path)
+    rerun.target = error_of(rerun.in_eager(CHANGED))
+    assert rerun.target is not None
+    in_eager_only = 'if not torch.compiler.is_dynamo_compiling():\n    raise RuntimeError("another")\n'
+    other = CHANGED.replace("inputs.zero_()\n", "").replace("return x @ w", f"{in_eager_only.replace(chr(10), chr(10) + '    ').rstrip()}\n    return x @ w")
+    assert error_of(rerun.in_eager(other)) is not None
+    from minimizer.engine.reduce.python import Source
+
+    assert rerun.check([Source.parse(CHANGED)]) == [True]
+    assert rerun.check([Source.parse(other)]) == [False]
