@@ -11,6 +11,7 @@ from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.missing_error import LackingRerun, MissingErrorLevel, error_of
+from minimizer.engine.reduce.python import Source
 from minimizer.report.model import Report
 from minimizer.sink import FolderSink
 from minimizer.vocabulary import Kind, Stage
@@ -50,14 +51,9 @@ def test_an_error_of_eagers_backward_has_a_repro(child: Executor, home: Path, tm
 
 
 def test_another_error_of_eager_is_another_failure(child: Executor, home: Path) -> None:
-    path = script(home, CHANGED)
-    rerun = LackingRerun(child, path)
+    raises = "    if not torch.compiler.is_compiling():\n        raise RuntimeError(str(x.shape))\n    return x @ w"
+    other = CHANGED.replace("inputs.zero_()\n", "").replace("    return x @ w", raises)
+    rerun = LackingRerun(child, script(home, CHANGED))
     rerun.target = error_of(rerun.in_eager(CHANGED))
-    assert rerun.target is not None
-    in_eager_only = 'if not torch.compiler.is_dynamo_compiling():\n    raise RuntimeError("another")\n'
-    other = CHANGED.replace("inputs.zero_()\n", "").replace("return x @ w", f"{in_eager_only.replace(chr(10), chr(10) + '    ').rstrip()}\n    return x @ w")
-    assert error_of(rerun.in_eager(other)) is not None
-    from minimizer.engine.reduce.python import Source
-
-    assert rerun.check([Source.parse(CHANGED)]) == [True]
-    assert rerun.check([Source.parse(other)]) == [False]
+    assert error_of(rerun.in_eager(other)) is not None and rerun.lacks(other)
+    assert [rerun.check([Source.parse(text)]) for text in (CHANGED, other)] == [[True], [False]]

@@ -114,7 +114,8 @@ def _last_calls(tree: ast.Module) -> list[tuple[list[ast.stmt], ast.Call]]:
 
 
 def raising(text: str, eager: str, compiled: str) -> str | None:
-    """The script whose last ``try`` catches what only one side raises, as one that ends by it; None for others.
+    """The script whose last ``try`` catches what only one side raises, as one that ends by it; None if that ``try`` is
+    not its last statement, or has no handler.
 
     If no ``try`` of the script catches what one side alone raises, the last statement gets a handler.
     ``eager`` and ``compiled`` are the exceptions that a call raises, empty for none.

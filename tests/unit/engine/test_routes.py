@@ -22,6 +22,7 @@ from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.traced import Parting, Sides
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.graph import pin
+from minimizer.engine.levels.missing_error import MissingErrorLevel
 from minimizer.engine.levels.outer import OuterLevel
 from minimizer.engine.levels.parting import Compared, PartingLevel
 from minimizer.engine.levels.window import Unreduced, accepted
@@ -732,9 +733,20 @@ def test_a_search_by_plain_runs_that_lacks_the_time_leaves_the_verdict(
     assert as_plain(routes, monkeypatch, UNEXPLAINED, BudgetExceeded("over")) == (UNEXPLAINED, [WARM])
 
 
+@pytest.mark.parametrize("made", [DRAFT, None])
+def test_an_error_that_plain_runs_lack_is_asked_of_how_the_script_ends(
+    routes: Routes, monkeypatch: pytest.MonkeyPatch, made: Draft | None
+) -> None:
+    monkeypatch.setattr(MissingErrorLevel, "draft", lambda self: made)
+    monkeypatch.setattr(Routes, "_that_holds", lambda self, make: make())
+    end = replace(UNEXPLAINED, kind=Kind.MISSING_ERROR)
+    assert as_plain(routes, monkeypatch, end) == (made or end, [])
+    assert [attempt.what for attempt in routes.tried] == ["the script, by how it ends"]
+
+
 @pytest.mark.parametrize(
     "changes",
-    [{"kind": Kind.HANG}, {"kind": Kind.MISSING_ERROR}, {"reason": Reason.DISPUTED}, {"status": Status.HEALTHY, "reason": None, "kind": None}],
+    [{"kind": Kind.HANG}, {"reason": Reason.DISPUTED}, {"status": Status.HEALTHY, "reason": None, "kind": None}],
 )  # fmt: skip
 def test_other_verdicts_stay(routes: Routes, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
     end = replace(UNEXPLAINED, **changes)
