@@ -45,6 +45,8 @@ def compare(
 ) -> list[Difference]:
     """All differences between the two sides of a call, wrong values first; empty when a caller cannot tell them apart.
 
+    The values of a tensor that has another dtype follow from that, and come behind it.
+
     Args:
         expected: eager's side.
         actual: the compiled side, which ran on its own copy of the inputs.
@@ -54,7 +56,13 @@ def compare(
     boundary = _boundary(expected, actual, tolerance)
     checks = (check_identity, *CHECKS) if identity else CHECKS
     found = [difference for check in checks for difference in check(boundary)]
-    return sorted(found, key=lambda difference: (WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA).index(difference.kind))
+    recast = {difference.where for difference in found if difference.what == "dtype"}
+
+    def rank(difference: Difference) -> tuple[int, bool]:
+        kind = WRONG_METADATA if difference.where in recast else difference.kind
+        return (WRONG_OUTPUT, WRONG_GRADIENT, WRONG_METADATA).index(kind), kind is not difference.kind
+
+    return sorted(found, key=rank)
 
 
 def opaque(expected: Side, actual: Side) -> list[str]:

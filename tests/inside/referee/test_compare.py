@@ -318,6 +318,13 @@ def test_missing_elements_are_wrong_output() -> None:
     assert seen(torch.ones(1), torch.ones(0)) == {("output", "wrong_output", "shape")}
 
 
+def test_values_that_follow_from_another_dtype_come_behind_it() -> None:
+    half = torch.tensor([INF, 1.0], dtype=torch.half)
+    assert [d.what for d in compare(torch.tensor([1e6, 1.0]), half)] == ["dtype", "inf"]
+    both = compare((torch.tensor([1e6]), torch.zeros(1)), (torch.tensor([INF]).half(), torch.ones(1)))
+    assert [(d.where, d.what) for d in both] == [("output[1]", "value"), ("output[0]", "dtype"), ("output[0]", "inf")]
+
+
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_complex_values_nan_and_conjugates(dtype: torch.dtype) -> None:
     z = torch.tensor([1 + 2j, 3 - 1j], dtype=dtype)
