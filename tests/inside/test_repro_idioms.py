@@ -223,6 +223,15 @@ CASES = {
         outputs=("v0", "v1"),
         backend="run",
     ),
+    "memory_of_an_input": Case(
+        Kind.WRONG_METADATA,
+        ["torch.ones(2)"],
+        [("operator.add", (X, 0))],
+        "AssertionError: shared memory: expected=False, actual=True",
+        (BACKEND.format("[args[0]]"),),
+        details={"aspect": "aliasing", "output": "", "alias_of": "x"},
+        backend="run",
+    ),
     "one_object": Case(
         Kind.WRONG_METADATA,
         ["torch.ones(2)"],

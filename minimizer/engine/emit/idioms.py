@@ -195,6 +195,7 @@ def _assertion(details: Details) -> str:
 def _metadata(subject: Subject) -> str:
     details, describe = subject.details, subject.helpers["describe"]
     aspect, place = details.get("aspect", ""), details.get("output", "")
+    shared = details.get("alias_of", "") if aspect == "aliasing" else ""
 
     def looked_at(side: str) -> str:
         if "input" in details:
@@ -208,8 +209,8 @@ def _metadata(subject: Subject) -> str:
             return looked_at(side) + SUFFIXES[aspect]
         if aspect == "class":
             return f"type({looked_at(side)})"
-        if aspect == "aliasing" and "alias_of" in details:
-            return f"{looked_at(side)}{STORAGE} == {details['alias_of']}{STORAGE}"
+        if shared and subject.fresh_inputs:  # only there the inputs have no name for a function
+            return f"{looked_at(side)}{STORAGE} == {shared}{STORAGE}"
         if aspect in SHARED and "alias_of_output" in details:
             return f"{describe}({subject.call(side)})"
         return f"{describe}({looked_at(side)})"
@@ -219,7 +220,9 @@ def _metadata(subject: Subject) -> str:
         + f'\nassert actual == expected, f"{_shared(details)}{BOTH}"\n'
     )
     if f"{describe}(" in text:
-        seen = "out.dtype, out.shape, out.stride(), out.requires_grad"
+        seen = (
+            f"out{STORAGE} == {shared}{STORAGE}" if shared else "out.dtype, out.shape, out.stride(), out.requires_grad"
+        )
         if "alias_of_output" in details:
             other = f"out{details['alias_of_output']}"
             seen = f"out{place} is {other}" if aspect == "identity" else f"out{place}{STORAGE} == {other}{STORAGE}"

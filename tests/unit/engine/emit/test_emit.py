@@ -892,7 +892,7 @@ def test_gradients_are_those_of_all_that_was_differentiated(places: dict[str, st
         ({"aspect": "dtype", "output": ""}, "f(x).dtype"),
         ({"aspect": "device", "output": "[0][1]"}, "f(x)[0][1].device"),
         ({"aspect": "class", "output": "[0]"}, "type(f(x)[0])"),
-        ({"aspect": "aliasing", "output": "[0]", "alias_of": "L_x_"}, "f(x)[0].untyped_storage().data_ptr() == x.untyped_"),
+        ({"aspect": "aliasing", "output": "[0]", "alias_of": "L_x_"}, "return out.untyped_storage().data_ptr() == x.untyped_"),
         ({"aspect": "aliasing", "output": "[1]", "alias_of_output": "[0]"}, "return out[1].untyped_storage().data_ptr() == out[0].unt"),
         ({"aspect": "identity", "output": "[1]", "alias_of_output": "[0]"}, "return out[1] is out[0]"),
         ({"aspect": "dtype", "gradients": ["L_x_"]}, "torch.autograd.grad(f(x).sum(), x)[0].dtype"),
