@@ -1,0 +1,38 @@
+"""A layer that warns of a deprecated argument in every forward."""
+
+import warnings
+
+import torch
+from torch import nn
+
+
+class ClippedFeed(nn.Module):
+    def __init__(self, width, clip=None, bound=None):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.clip, self.bound = clip, bound
+
+    def forward(self, x):
+        bound = self.bound
+        hidden = torch.relu(self.up(x))
+        if self.clip is not None:
+            warnings.warn("clip is deprecated, use bound", DeprecationWarning, stacklevel=2)
+            bound = self.clip
+        return x + self.down(hidden.clamp(max=bound))
+
+
+def main():
+    torch.manual_seed(0)
+    feed = ClippedFeed(8, clip=1.0)
+    optimizer = torch.optim.SGD(feed.parameters(), lr=0.05)
+    compiled = torch.compile(feed, backend="aot_eager")
+    for step in range(4):
+        x = torch.randn(12, 8)
+        loss = (compiled(x) - x.roll(1, -1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"step {step}: {loss.item():.4f}")
+
+
+main()
