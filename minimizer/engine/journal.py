@@ -53,11 +53,11 @@ class Journal:
 
     @property
     def fault(self) -> Fault:
-        """The job's fault, as far as known; setting it also rewrites the report."""
+        """The job's findings so far, for the attempt or the verdict that begins from them; no step in between reads them."""
         return self._fault
 
-    @fault.setter
-    def fault(self, fault: Fault) -> None:
+    def record(self, fault: Fault) -> None:
+        """Take the findings of a step as the job's, in place of those so far, and rewrite the report."""
         self._fault = fault
         fold.of_fault(self.report, fault)
 
@@ -121,12 +121,12 @@ class Journal:
 
     def announce(self, fault: Fault) -> None:
         """Set the fault, and send its failure as an event."""
-        self.fault = fault
+        self.record(fault)
         self.event("failure", failure=fault.announced.model_dump(mode="json"))
 
     def blame(self, fault: Fault) -> None:
         """Set the fault, and send its first culprit as an event."""
-        self.fault = fault
+        self.record(fault)
         self.event("culprit", culprit=fault.culprits[0].model_dump(mode="json"))
 
     def tell_repro(self, *, verified: bool) -> None:

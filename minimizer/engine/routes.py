@@ -304,7 +304,7 @@ class Routes:
             return holding
         if draft is not None and self.journal.clock.left < LEAST_TIMEOUT:  # no time for the route by text
             return draft
-        self.journal.fault = before
+        self.journal.record(before)
         if draft is not None:
             self.journal.show_instead({})
             self.journal.repro = None

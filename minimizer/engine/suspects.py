@@ -88,7 +88,7 @@ class Unpublic:
             return None
         nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
         # Figures of the graph: observing the script may break a transform.
-        routes.journal.fault = replace(known, reduction=reduction.model_copy(update=nodes))
+        routes.journal.record(replace(known, reduction=reduction.model_copy(update=nodes)))
         return replace(self.draft, repro=script.repro, data=None, details=None, way=None)
 
 
@@ -104,7 +104,7 @@ class Unfirm:
         return _decided(draft, self.complaints if draft is self.draft else [FIRMER], routes)
 
     def _reduced_less(self, routes: Routes) -> Draft | None:
-        routes.journal.fault = replace(routes.journal.fault, verification=None)
+        routes.journal.record(replace(routes.journal.fault, verification=None))
         firm = routes.graphs.firmer(self.draft, routes.parts.follow_up.fails)
         if firm is None:
             return None
@@ -137,7 +137,7 @@ class Between:
         if draft is not None:
             return draft
         if self.is_checked:
-            journal.fault = before
+            journal.record(before)
             return None
         routes.parts.follow_up.work_around(partial(between.workaround, self.difference))
         why = "what differs cannot be asserted at the end of a smaller script"
@@ -313,7 +313,7 @@ def _better(known: Draft, find: Callable[[Routes], Draft | None], routes: Routes
         return found or known
     finally:  # also if the owner stops the search
         if found is None:
-            routes.journal.fault = fault
+            routes.journal.record(fault)
             known.keep(routes.journal)
 
 

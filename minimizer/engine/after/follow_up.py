@@ -123,7 +123,7 @@ class FollowUp:
                 repro = write(draft.found.reduced, draft.details, rate, self.journal)
                 draft = self._kept(draft, repro.importing(missing) if missing is not None else repro)
                 runs = self._seen(draft)
-            self.journal.fault = replace(self.journal.fault, verification=runs.verification)
+            self.journal.record(replace(self.journal.fault, verification=runs.verification))
             self.journal.tell_repro(verified=runs.verification.holds)
         return runs.verification, runs.notes, draft
 
@@ -152,7 +152,7 @@ class FollowUp:
             said.append(MAY_SHRINK)
         if draft.disputed:
             said.append(draft.disputed)
-        self.journal.fault = replace(fault, status=status, reason=reason, summary=" ".join(said))
+        self.journal.record(replace(fault, status=status, reason=reason, summary=" ".join(said)))
         self.journal.decide()
 
     @contextmanager
@@ -226,13 +226,13 @@ class FollowUp:
     def _take_diagnosis(self, patient: Patient, found: Diagnosed) -> None:
         if isinstance(patient.original, EndsWell):  # a failing workaround search proves nothing either
             found = replace(found, workaround=None)
-        self.journal.fault = fold.diagnosed(self.journal.fault, found)
+        self.journal.record(fold.diagnosed(self.journal.fault, found))
 
     def work_around(self, find: Callable[[], Workaround | None]) -> None:
         """Find a workaround for a fault that no graph shows."""
         with self.adding(Step.DIAGNOSE):
             found = find()
-            self.journal.fault = replace(self.journal.fault, workaround=found)
+            self.journal.record(replace(self.journal.fault, workaround=found))
             if found is not None and found.verified:
                 self.journal.event("workaround", workaround=found.model_dump(mode="json"))
 
@@ -252,7 +252,7 @@ class FollowUp:
                 blame=fault.blame,
                 seconds=self.journal.clock.left,  # of the step's share
             )
-            self.journal.fault = replace(self.journal.fault, generated_code=code)
+            self.journal.record(replace(self.journal.fault, generated_code=code))
 
     def describe(self, draft: Draft) -> list[Region]:
         """Fill in the layer table and the graph around the culprit; returns further regions wrong in isolation."""
@@ -274,7 +274,7 @@ class FollowUp:
         if found.layers is not None:
             fold.described(self.report, found.layers)
         if found.graph is not None:
-            self.journal.fault = replace(self.journal.fault, graph=found.graph)
+            self.journal.record(replace(self.journal.fault, graph=found.graph))
 
     def examine(self) -> None:
         """Measure the health of the compiled code in one more run of the script, if it ends and there is time."""
@@ -339,10 +339,10 @@ class FollowUp:
         with self.adding(Step.COMPARE, least=journal.clock.left if releases is not None else 0.0):
             jobs = self.settings.trial_jobs
             found = compare(draft.repro, draft.data, self.place, toolchains, journal, jobs=jobs)
-            journal.fault = fold.compared(journal.fault, found, own)
+            journal.record(fold.compared(journal.fault, found, own))
             if releases is not None:
                 found += compare_releases(draft.repro, draft.data, self.place, releases, journal, own=own)
-                journal.fault = fold.compared(journal.fault, found, own)
+                journal.record(fold.compared(journal.fault, found, own))
 
     def look_further(self, draft: Draft, suspects: Sequence[Region]) -> None:
         """Write repros of the secondary culprits; ``suspects`` are regions known to fail in isolation."""

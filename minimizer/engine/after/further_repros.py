@@ -126,15 +126,15 @@ class _Further:
     def _know(self, instances: Instances) -> None:
         """Add to the first culprit which equal modules have the same fault."""
         fault = self._journal.fault
-        self._journal.fault = fault.blaming(fault.culprits[0].model_copy(update={"instances": instances}))
+        self._journal.record(fault.blaming(fault.culprits[0].model_copy(update={"instances": instances})))
 
     def _list_with_the_first(self, region: Region) -> None:
         fault = self._journal.fault
-        self._journal.fault = replace(fault, culprits=listed_with_the_first(fault.culprits, region))
+        self._journal.record(replace(fault, culprits=listed_with_the_first(fault.culprits, region)))
 
     def _name(self, other: Unreduced) -> None:
         fault = self._journal.fault
-        self._journal.fault = replace(fault, culprits=named(fault.culprits, other))
+        self._journal.record(replace(fault, culprits=named(fault.culprits, other)))
 
     def _ask_instances(self, surveys: Surveys) -> None:
         """Rerun the script to see which of the equal modules that share the graph fail; only for a module of a list."""
@@ -182,7 +182,7 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
         update={"further": True, "what": what, "repro": name if verification.holds else culprit.repro}
     )
     others = (known for known in journal.fault.culprits if not is_holder(known, culprit))
-    journal.fault = replace(journal.fault, culprits=(*others, culprit))
+    journal.record(replace(journal.fault, culprits=(*others, culprit)))
     journal.keep()
     return _Written(culprit, repro, data) if verification.holds else None
 
@@ -206,7 +206,7 @@ def _read_code(written: Sequence[_Written], place: Place, journal: Journal) -> N
             culprit.model_copy(update={"generated_code": code}) if culprit.repro == one.culprit.repro else culprit
             for culprit in journal.fault.culprits
         ]
-        journal.fault = replace(journal.fault, culprits=tuple(known))
+        journal.record(replace(journal.fault, culprits=tuple(known)))
         journal.keep()
 
 

@@ -63,7 +63,7 @@ class CallsLevel:
             script = replace(script, cured=cached_calls.without_caches, what="", stage=cache.stage)
             made = self._draft(case, script, judge)
             if made is not None:
-                self._journal.fault = self._journal.fault.stating(mechanism="stale_cache", object=cache.name)
+                self._journal.record(self._journal.fault.stating(mechanism="stale_cache", object=cache.name))
                 return made
         return None
 
@@ -87,7 +87,7 @@ class CallsLevel:
             workaround = Workaround(
                 code=cached_calls.OFF, verified=True, where="behind the imports", what=COMPILES_ANEW
             )
-            self._journal.fault = replace(self._journal.fault, workaround=workaround)
+            self._journal.record(replace(self._journal.fault, workaround=workaround))
             end = Settled(Status.PARTIAL, None, "", case.checked, kind=case.signature.kind, exception=case.exception)
             self.stale = of_caches(end, Cache(name, stage, case.message), is_warm=case.is_warm)
         return self.stale

@@ -87,7 +87,7 @@ class Keeper:
             repro = write(program, details, fault.failure.reproducibility, self._journal)
             repro = replace(repro, source=UNFINISHED + repro.source)
             if fault.reduction is not None:
-                self._journal.fault = fault.counting(lines_after=repro.lines)
+                self._journal.record(fault.counting(lines_after=repro.lines))
             keep_repro(repro, data_of(repro, self._case), self._journal)
 
 
@@ -121,7 +121,7 @@ def recorder(journal: Journal, size: int, start: Reduction) -> Callable[[History
 
     def record(step: HistoryStep, _: object) -> None:
         reached = start.model_copy(update={"trials": step.trial})
-        journal.fault = replace(journal.fault, reduction=reached)
+        journal.record(replace(journal.fault, reduction=reached))
         journal.progress(nodes=step.nodes, nodes_before=size, trials=step.trial, message=said(step.by))
 
     return record

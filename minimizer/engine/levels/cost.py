@@ -93,7 +93,7 @@ class SavedLevel(FindingLevel):
         """Reduce the script; see `FindingLevel.draft`."""
         fold.on_device(self._journal.report, "cpu")
         culprit = Culprit(source=self._saved.cause.finding.source)
-        self._journal.fault = replace(self._journal.fault, culprits=(culprit,))
+        self._journal.record(replace(self._journal.fault, culprits=(culprit,)))
         return super().draft()
 
     def _emit(self, text: str) -> Draft | None:
@@ -106,5 +106,5 @@ class SavedLevel(FindingLevel):
 def announce(kind: Kind, cause: Cause, journal: Journal) -> None:
     """Announce the finding as a failure; it stays in the report however the search ends."""
     failure = Failure(kind=kind, stage=Stage.UNKNOWN, message=cause.finding.what, signature=Signature(kind).text)
-    journal.fault = replace(journal.fault, failure=failure)
+    journal.record(replace(journal.fault, failure=failure))
     journal.announce(journal.fault)

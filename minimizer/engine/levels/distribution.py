@@ -88,12 +88,12 @@ class DistributionLevel(MeasuredLevel):
     def _work_around(self, program: Program) -> None:
         if self._oracle.is_cured(program):
             workaround = Workaround(code=EAGERS_OPERATORS, verified=True, where="behind the imports", what=AS_IN_EAGER)
-            self._journal.fault = replace(self._journal.fault, workaround=workaround)
+            self._journal.record(replace(self._journal.fault, workaround=workaround))
 
 
 def announce(draws: OtherDraws, journal: Journal) -> None:
     """Announce the failure; it stays in the report however the search ends."""
     message = f"Inductor's own {draws.what}"
     failure = Failure(kind=KIND, stage=Stage.INDUCTOR, message=message, signature=Signature(KIND).text)
-    journal.fault = replace(journal.fault, failure=failure)
+    journal.record(replace(journal.fault, failure=failure))
     journal.announce(journal.fault)

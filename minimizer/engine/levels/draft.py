@@ -96,7 +96,7 @@ class Draft:
 
     def keep(self, journal: Journal) -> None:
         """Publish the repro, so that it can be downloaded during its verification."""
-        journal.fault = journal.fault.counting(lines_after=self.repro.lines)
+        journal.record(journal.fault.counting(lines_after=self.repro.lines))
         keep_repro(self.repro, self.data, journal)
         journal.tell_repro(verified=False)
 

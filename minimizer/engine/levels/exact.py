@@ -186,7 +186,7 @@ class BetweenGraphs(TextLevel):
         if source is not None and failure.mechanism != "lost_gradient":  # its backward is the line, and known
             self._line, fault = line, fault.stating(source=source)
             first = first.model_copy(update={"source": source})
-        self._journal.fault = fault.blaming(first)
+        self._journal.record(fault.blaming(first))
 
     def _source(self, look: Look | Glance) -> culprit.Source | None:
         """The user's line at a look: in the script, or in a module of the user's."""
@@ -209,7 +209,7 @@ class BetweenGraphs(TextLevel):
         """Count the operators that the compiled functions call, in the script and in the reduced script."""
         before, after = (self._rerun.observed(text).calls for text in (self._text, reduced.text))
         known = self._journal.fault.counting(nodes_before=before)
-        self._journal.fault = replace(known, reduction=known.reduced.counted(after))
+        self._journal.record(replace(known, reduction=known.reduced.counted(after)))
 
     def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
         plain = with_backend(reduced.text, oracle.backend)

@@ -144,14 +144,14 @@ class FindingLevel(TextLevel):
             if not oracle.aim(script.text) or not oracle.ends_well(script.text):
                 return None
             seen = oracle.observed(script.text)
-        journal.fault = journal.fault.stating(
-            reproducibility=Reproducibility(failed=2, runs=2)
+        journal.record(
+            journal.fault.stating(reproducibility=Reproducibility(failed=2, runs=2))
         )  # the survey was the first run
         lines = len(script.text.splitlines())
         reduced = self._reduced(script, oracle.check, oracle.kind, lines=lines, operators=seen.calls, draws=seen.draws)
         with journal.clock.undisturbed(WRITE_SECONDS), journal.step(Step.EMIT):
-            journal.fault = replace(
-                journal.fault, reduction=journal.fault.reduced.counted(oracle.observed(reduced.text).calls)
+            journal.record(
+                replace(journal.fault, reduction=journal.fault.reduced.counted(oracle.observed(reduced.text).calls))
             )
             return self._emit(reduced.text)
 

@@ -127,7 +127,7 @@ class Search:
                 raise Unreduced(self._nondeterministic())
         finally:
             over.set()  # stop the repeats: their rate is no longer needed, and the next suspect needs the machine
-            self._journal.fault = replace(self._journal.fault, also_seen=tuple(also_seen(oracle.also_seen)))
+            self._journal.record(replace(self._journal.fault, also_seen=tuple(also_seen(oracle.also_seen))))
         self._count(seen, measured.rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
             is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
@@ -202,7 +202,7 @@ class Search:
         return replace(draft, found=replace(found, reduced=reduced.best))
 
     def _count(self, script: Reproducibility, repro: Reproducibility) -> None:
-        self._journal.fault = self._journal.fault.stating(reproducibility=script)
+        self._journal.record(self._journal.fault.stating(reproducibility=script))
         if not (always(script) and always(repro)):
             self._journal.note(
                 f"The failure is flaky: it showed in {script.failed} of {script.runs} runs of the script, and in "
@@ -227,7 +227,7 @@ class Search:
 
         def record(step: HistoryStep, best: Program) -> None:
             trials = earlier + step.trial
-            journal.fault = replace(journal.fault, reduction=self._reduction(program, step.nodes, trials))
+            journal.record(replace(journal.fault, reduction=self._reduction(program, step.nodes, trials)))
             journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=said(step.by))
             keeper.step(step, best)
             self._accepted.append(best)
@@ -244,13 +244,13 @@ class Search:
         if reduced.one_minimal:
             with suppress(BudgetExceeded):
                 reduced = replace(reduced, best=self._polished(publish(reduced.best, check), check))
-        journal.fault = replace(
-            journal.fault, reduction=self._reduction(program, reduced.best.size, oracle.trials)
-        ).counting(
-            cache_hits=reduced.cache_hits,
-            one_minimal=reduced.one_minimal,
-            history=keeper.history,
-            seconds=round(start.seconds + reduced.seconds, 2),
+        journal.record(
+            replace(journal.fault, reduction=self._reduction(program, reduced.best.size, oracle.trials)).counting(
+                cache_hits=reduced.cache_hits,
+                one_minimal=reduced.one_minimal,
+                history=keeper.history,
+                seconds=round(start.seconds + reduced.seconds, 2),
+            )
         )
         return reduced if backend is None else self._confirmed(start, reduced, keeper.history)
 
@@ -301,7 +301,7 @@ class Search:
     def _reduce_again(self, start: Checkpoint, best: Program) -> Reduced[Program]:
         """Reduce with a sequential oracle, from the smallest that fails often enough: best, window or whole graph."""
         oracle, reduction = self._oracle, self._journal.fault.reduced
-        self._journal.fault = self._journal.fault.counting(one_minimal=False)
+        self._journal.record(self._journal.fault.counting(one_minimal=False))
         window, whole = start.located.window, start.program
         with self._journal.step(Step.REDUCE):
             oracle.estimate((window, whole))
@@ -334,7 +334,7 @@ class Search:
             with clock.undisturbed(WRITE_SECONDS):
                 (self._shown,) = self._oracle.judge([program])
         culprit = culprit_of(program, (), self._shown, located.window)
-        self._journal.fault = replace(fault, culprits=culprits(located, culprit))
+        self._journal.record(replace(fault, culprits=culprits(located, culprit)))
         return Measured(self._shown, ALWAYS)
 
     def _blamed(self, program: Program, located: Localized) -> Measured:
@@ -342,10 +342,12 @@ class Search:
         with journal.step(Step.BLAME):
             stage, ladder, measured = climb(program, oracle)
             known = replace(journal.fault, ladder=tuple(ladder))
-            journal.fault = known = known.stating(stage=stage, **mechanism_of(measured.outcome.verdict))
+            known = known.stating(stage=stage, **mechanism_of(measured.outcome.verdict))
+            journal.record(known)
             operators = oracle.operators(program)
             if known.reduction is not None and known.reduction.level == "dynamo":
-                journal.fault = known = known.counting(aot_nodes_after=len(operators))
+                known = known.counting(aot_nodes_after=len(operators))
+                journal.record(known)
             culprit = culprit_of(program, operators, measured.outcome, located.window)
             if (broken := broken_operator(program, located.window, oracle)) is not None:
                 known, culprit = known.stating(stage=Stage.CUSTOM_OP), broken.culprit(culprit, self._script)
@@ -353,7 +355,7 @@ class Search:
         return measured
 
     def _nondeterministic(self) -> Settled:
-        self._journal.fault = replace(self._journal.fault, failure=None, culprits=())
+        self._journal.record(replace(self._journal.fault, failure=None, culprits=()))
         sentence = "Eager differs from eager: the part of the graph that fails does not always give the same without the compiler."
         return Settled(Status.FAILED, Reason.NONDETERMINISTIC, sentence, self._case.checked)
 

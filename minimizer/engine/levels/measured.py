@@ -77,7 +77,7 @@ class MeasuredLevel(ABC):
             program = self._start(whole)
             if program is None or not oracle.aim(program):
                 return None
-        journal.fault = journal.fault.stating(reproducibility=self.seen)
+        journal.record(journal.fault.stating(reproducibility=self.seen))
         with journal.clock.reserving(partial(to_finish, journal.clock.pace, self._kind)):
             reduced = self._reduced(program, whole.size)
         best = reduced.best
@@ -115,7 +115,7 @@ class MeasuredLevel(ABC):
         def record(step: HistoryStep, best: Program) -> None:
             history.append(step)
             reached = {"nodes_after": step.nodes, "trials": oracle.trials}
-            journal.fault = replace(journal.fault, reduction=start.model_copy(update=reached))
+            journal.record(replace(journal.fault, reduction=start.model_copy(update=reached)))
             journal.progress(nodes=step.nodes, nodes_before=size, trials=oracle.trials, message=said(step.by))
 
         with journal.step(Step.REDUCE):
@@ -129,12 +129,14 @@ class MeasuredLevel(ABC):
             if reduced.one_minimal:
                 with suppress(BudgetExceeded):
                     reduced = replace(reduced, best=publish(reduced.best, oracle.check))
-        journal.fault = replace(journal.fault, reduction=start).counting(
-            nodes_after=reduced.best.size,
-            trials=oracle.trials,
-            cache_hits=reduced.cache_hits,
-            one_minimal=reduced.one_minimal,
-            history=history,
-            seconds=round(reduced.seconds, 2),
+        journal.record(
+            replace(journal.fault, reduction=start).counting(
+                nodes_after=reduced.best.size,
+                trials=oracle.trials,
+                cache_hits=reduced.cache_hits,
+                one_minimal=reduced.one_minimal,
+                history=history,
+                seconds=round(reduced.seconds, 2),
+            )
         )
         return reduced

@@ -75,7 +75,7 @@ class OuterLevel:
         )
         if found.guessed:
             fault = fault.blaming(fault.culprits[0].model_copy(update={"ops": [], "nodes": []}))
-        self._journal.fault = fault
+        self._journal.record(fault)
 
     def _events(self, rerun: Rerun) -> Found | None:
         if rerun.target is None or rerun.target.kind not in RAISED:

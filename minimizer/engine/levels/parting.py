@@ -146,7 +146,7 @@ class PartingLevel:
         draft = level.draft(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=kind))
         if draft is not None:
             fault = self._journal.fault.behind(found.trials, found.seconds, found.history)
-            self._journal.fault = replace(fault, also_seen=tuple(each_once([*fault.also_seen, *found.also_seen])))
+            self._journal.record(replace(fault, also_seen=tuple(each_once([*fault.also_seen, *found.also_seen]))))
         return draft
 
     def _compared(self, check: ExceptionInfo | None) -> Compared:

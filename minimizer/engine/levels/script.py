@@ -129,7 +129,7 @@ class PythonLevel(TextLevel):
         reduced = self._reduce(script, target)
         if otherwise.reason in (Reason.DISPUTED, Reason.UNEXPLAINED) and names_clock(reduced.text):
             # No failure remains for them to describe.
-            self._journal.fault = replace(self._journal.fault, reduction=None, also_seen=())
+            self._journal.record(replace(self._journal.fault, reduction=None, also_seen=()))
             return None
         patient = self._patient(reduced.text, target, rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS):
@@ -214,7 +214,7 @@ class PythonLevel(TextLevel):
         self._seen = seen = rerun.observed(script.text)
         lines = len(script.text.splitlines())
         reduced = self._reduced(script, self._check, target.kind, lines=lines, operators=seen.calls, draws=seen.draws)
-        self._journal.fault = replace(self._journal.fault, also_seen=tuple(also_seen(rerun.also_seen)))
+        self._journal.record(replace(self._journal.fault, also_seen=tuple(also_seen(rerun.also_seen))))
         return reduced
 
     def _cheapest(self, script: Script, target: Signature) -> str | None:
@@ -280,7 +280,7 @@ class PythonLevel(TextLevel):
         journal, text = self._journal, script.text
         # A partial culprit first, in case the time does not suffice.
         in_part = Culprit(what=together(script.tree, []), source=self._raised_at)
-        journal.fault = replace(journal.fault, culprits=(in_part,), ladder=())
+        journal.record(replace(journal.fault, culprits=(in_part,), ladder=()))
         breaks, raised, ladder = False, None, rungs(backend_of(text))
         fails: list[bool | None] = []
         for name, _ in ladder:
@@ -289,12 +289,12 @@ class PythonLevel(TextLevel):
             word = PASSES if outcome.ending is Ending.SAME else signature.kind if signature else outcome.ending
             fails.append(True if signature is not None else False if outcome.ending is Ending.SAME else None)
             reached = rung(name, word, outcome, {target.kind}, fails=fails[-1])
-            journal.fault = replace(journal.fault, ladder=(*journal.fault.ladder, reached))
+            journal.record(replace(journal.fault, ladder=(*journal.fault.ladder, reached)))
             if signature is not None:
                 raised = self._own_line(outcome.exception)
                 break
         known = self._made.stage if self._made is not None else None
-        journal.fault = journal.fault.stating(stage=known or stage_of(ladder, fails))
+        journal.record(journal.fault.stating(stage=known or stage_of(ladder, fails)))
         seen = self._rerun.observed(text)
         failure, reduction = journal.fault.announced, journal.fault.reduced
         if self._made is None:

@@ -42,7 +42,7 @@ class TextLevel:
 
     def _take_failure(self, fault: Fault) -> None:
         """Set a failure that no graph has, on the CPU; a failure of a graph knows its device."""
-        self._journal.fault = fault
+        self._journal.record(fault)
         fold.on_device(self._journal.report, "cpu")
 
     def _reduced(
@@ -59,7 +59,7 @@ class TextLevel:
         with journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, kind)):
             reduced = self._smallest(first, check, recorder(journal, first.size, known))
         reduction = reduction_of(reduced, lines_before=lines, nodes_before=operators)
-        journal.fault = replace(journal.fault, reduction=reduction)
+        journal.record(replace(journal.fault, reduction=reduction))
         return reduced.best
 
     def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:

@@ -88,7 +88,7 @@ class WindowSearch:
         """
         journal = self._journal
         announced = journal.fault
-        journal.fault = replace(announced, failure=None)  # a suspect is not a failure if this ends early
+        journal.record(replace(announced, failure=None))  # a suspect is not a failure if this ends early
         backward = otherwise.checked.backward > 0
         answer = self._ask_all(program, backward)
         if answer.unasked and (lowered := self._lowered(program)) is not None:
@@ -99,7 +99,7 @@ class WindowSearch:
             raise Unanswered("not every part of the graph can be asked alone")
         if answer.wrong is None:
             raise Unreduced(otherwise)
-        journal.fault = announced
+        journal.record(announced)
         self._aim_at(answer.wrong)
         window = narrow(program, answer.wrong.region, self._oracle)
         return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
@@ -113,7 +113,7 @@ class WindowSearch:
         """Search for the failure of this part from here on, if it is not the script's."""
         if not self._oracle.shows(wrong.outcome):
             self._oracle.aim_at(accepted(wrong.signature))
-            self._journal.fault = replace(self._journal.fault, failure=failure_of(wrong.outcome, wrong.signature))
+            self._journal.record(replace(self._journal.fault, failure=failure_of(wrong.outcome, wrong.signature)))
 
     def _lowered(self, program: Program) -> Program | None:
         """The program in aten operators; None if it consists of them already, or cannot be traced."""
@@ -217,7 +217,7 @@ class WindowSearch:
             signature = signature_of(outcome)
             if signature is not None and target in (signature.text, signature.kind.value):
                 self._oracle.aim_at(accepted(signature))
-                self._journal.fault = replace(self._journal.fault, failure=failure_of(outcome, signature))
+                self._journal.record(replace(self._journal.fault, failure=failure_of(outcome, signature)))
                 others = tuple(other for other in located.elsewhere if other != region)
                 window = narrow(program, region, self._oracle)
                 return replace(

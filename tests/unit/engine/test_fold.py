@@ -39,12 +39,12 @@ def test_a_culprit_keeps_the_operator_that_it_has() -> None:
 def test_a_report_says_what_is_known_of_its_fault_and_an_earlier_value_takes_it_back(tmp_path: Path) -> None:
     journal = Journal(FolderSink(tmp_path), Report(notes=["kept"]), Clock(60))
     before = journal.fault
-    journal.fault = replace(
-        before, failure=Failure(kind=Kind.CRASH), culprits=(Culprit(module="act"),), status=Status.PARTIAL
+    journal.record(
+        replace(before, failure=Failure(kind=Kind.CRASH), culprits=(Culprit(module="act"),), status=Status.PARTIAL)
     )
     told = journal.report.model_copy()
     assert fold.fault_of(told) == journal.fault != before
-    journal.fault = before
+    journal.record(before)
     assert fold.fault_of(journal.report) == before
     assert journal.report.notes == ["kept"] and told.failure is not None
 

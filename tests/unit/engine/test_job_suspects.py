@@ -126,7 +126,7 @@ class Reduced:
         return self
 
     def firmer(self, draft: object, fails: object) -> Draft | None:
-        self.journal.fault = replace(self.journal.fault, reduction=Reduction(nodes_after=5, one_minimal=True))
+        self.journal.record(replace(self.journal.fault, reduction=Reduction(nodes_after=5, one_minimal=True)))
         if isinstance(self._firm, Exception):
             raise self._firm
         return self._firm
@@ -140,7 +140,7 @@ class Reduced:
     def reach(self, job: Job, monkeypatch: pytest.MonkeyPatch, draft: Draft) -> Draft:
         """The draft that a job ends with."""
         known = Reduction(nodes_after=1, one_minimal=True)
-        job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=known)
+        job.journal.record(replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=known))
         self.journal = job.journal
         monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", self.runs)
         monkeypatch.setattr(Graphs, "attempt", lambda *_: draft)
@@ -199,15 +199,15 @@ def in_public(job: Job, monkeypatch: pytest.MonkeyPatch, script: Repro | Excepti
     def by_script(routes: Routes, otherwise: Settled) -> Draft | None:
         another = Failure(kind=Kind.RUNTIME_ERROR, signature="another")
         of_script = Reduction(level="python", lines_after=3)
-        routes.journal.fault = replace(
-            routes.journal.fault, failure=another, reduction=of_script if isinstance(script, Repro) else None
+        routes.journal.record(
+            replace(routes.journal.fault, failure=another, reduction=of_script if isinstance(script, Repro) else None)
         )
         if isinstance(script, Exception):
             raise script
         return Draft(script) if script is not None else None
 
     reduction = Reduction(nodes_before=9, nodes_after=2, lines_after=9)
-    job.journal.fault = replace(job.journal.fault, failure=KNOWN, reduction=reduction)
+    job.journal.record(replace(job.journal.fault, failure=KNOWN, reduction=reduction))
     monkeypatch.setattr(Routes, "by_script", by_script)
     end = Unpublic(draft_of(2)).attempt(routes_of(job))
     assert job.report.failure == KNOWN
@@ -362,7 +362,7 @@ def reduced(
     def announced(between: BetweenGraphs, found: object, *, reduces: bool) -> Draft | None:
         assert reduces == job.options.stands_alone
         failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism=mechanism)
-        job.journal.fault = replace(job.journal.fault, failure=failure)
+        job.journal.record(replace(job.journal.fault, failure=failure))
         if isinstance(draft, Exception):
             raise draft
         return cast(Draft | None, draft)

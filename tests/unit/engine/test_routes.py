@@ -491,7 +491,7 @@ def test_calls_around_graphs_that_show_nothing_leave_the_failure_to_the_script(
 ) -> None:
     def draft(level: OuterLevel, otherwise: Settled) -> object:
         routes.journal.show("repro.py", b"")
-        routes.journal.fault = replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),))
+        routes.journal.record(replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),)))
         if isinstance(end, Exception):
             raise end
         return end
@@ -523,7 +523,7 @@ def test_a_job_that_is_cancelled_there_keeps_what_it_has(
 ) -> None:
     def draft(level: OuterLevel, otherwise: Settled) -> Draft:
         routes.journal.show("repro.py", b"")
-        routes.journal.fault = replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),))
+        routes.journal.record(replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),)))
         return DRAFT
 
     def cancelled(*_: object) -> None:

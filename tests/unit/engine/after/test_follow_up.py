@@ -83,7 +83,7 @@ def test_runs_that_were_stopped_say_nothing_against_a_repro(
 def test_a_verified_repro_is_a_success_also_where_the_time_ended_before_it_was_minimal(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, disputed: str | None
 ) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False))
+    follow_up.journal.record(replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False)))
     report = decided(follow_up, monkeypatch, HOLDS, Draft(REPRO, disputed=disputed))
     assert (report.status, report.reason) == (Status.MINIMIZED, Reason.DISPUTED if disputed else None)
     assert MAY_SHRINK in report.summary and report.may_shrink
@@ -91,7 +91,7 @@ def test_a_verified_repro_is_a_success_also_where_the_time_ended_before_it_was_m
 
 
 def test_a_repro_that_does_not_hold_is_not_said_to_shrink(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False))
+    follow_up.journal.record(replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False)))
     report = decided(follow_up, monkeypatch, PASSES, Draft(REPRO))
     assert report.status is Status.PARTIAL and MAY_SHRINK not in report.summary and not report.may_shrink
 
@@ -115,7 +115,7 @@ def test_clean_runs_have_what_is_left_of_the_budget(
 
 
 def test_a_step_for_which_no_time_is_left_says_so(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decided_at = 590.0
     monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600.0))
     with follow_up.adding(Step.LAYERS):
@@ -168,7 +168,7 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
     assert sum(SHARES.values()) == pytest.approx(1)
     journal = Journal(follow_up.journal.sink, follow_up.report, Clock(budget))
     follow_up = replace(follow_up, journal=journal)
-    journal.fault = replace(journal.fault, verification=HOLDS)
+    journal.record(replace(journal.fault, verification=HOLDS))
     journal.decided_at = verified
     now = [verified]
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: now[0]))
@@ -190,7 +190,7 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
 def test_a_step_without_a_second_is_said_to_have_had_no_time(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decide()
     monkeypatch.setattr(FollowUp, "share", lambda self, step: 0.0)
     with follow_up.adding(Step.LAYERS):
@@ -204,7 +204,7 @@ def test_a_step_without_a_second_is_said_to_have_had_no_time(
 def test_a_step_that_ended_for_want_of_something_else_is_not_laid_to_its_time(
     follow_up: FollowUp, error: BudgetExceeded
 ) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decide()
     with follow_up.adding(Step.LAYERS):
         raise error
@@ -228,7 +228,7 @@ def test_the_owner_skips_a_step_and_the_next_one_is_taken(
     follow_up = replace(
         follow_up, journal=Journal(Skipping(tmp_path / "out", events.append), follow_up.report, Clock(600))
     )
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decide()
     reached = []
     for step in (Step.DIAGNOSE, Step.LAYERS, Step.HEALTH):
@@ -247,7 +247,7 @@ def test_the_owner_skips_a_step_and_the_next_one_is_taken(
 def test_without_a_verified_repro_no_step_is_skipped(follow_up: FollowUp, tmp_path: Path) -> None:
     """What a witness finds may be all there is."""
     follow_up = replace(follow_up, journal=Journal(Skipping(tmp_path / "out"), follow_up.report, Clock(600)))
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=PASSES)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=PASSES))
     follow_up.journal.decide()
     with follow_up.adding(Step.LAYERS):
         follow_up.journal.watch()
@@ -256,7 +256,7 @@ def test_without_a_verified_repro_no_step_is_skipped(follow_up: FollowUp, tmp_pa
 
 def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) -> None:
     """It may be the only one that finds something."""
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=PASSES)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=PASSES))
     follow_up.journal.decide()
     assert follow_up.share(Step.WITNESS) == pytest.approx(follow_up.journal.clock.left, abs=1)
 
@@ -265,7 +265,7 @@ def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) ->
 def test_a_run_more_of_the_script_is_not_begun_that_cannot_end(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, survey: float, fits: bool
 ) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decided_at = 100.0
     follow_up.report.timings = {"survey": survey}
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: 160.0))
@@ -279,7 +279,7 @@ def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
     report.timings[Step.SURVEY] = 400.0
     follow_up.examine()
     assert report.health.untimed == "there was no time for one more run of the script"
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.CRASH))
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=Failure(kind=Kind.CRASH)))
     follow_up.examine()
     assert report.health.untimed == "the script does not come to its end"
 
@@ -307,7 +307,7 @@ def test_losses_of_a_training_that_are_not_compared_say_why(
 ) -> None:
     surveys = SimpleNamespace(first=None, crowding=1.0, health=health, asked=without_a_loss, args=[])
     follow_up = replace(follow_up, surveys=cast(Any, surveys))
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=None))
     report = follow_up.report
     report.timings[Step.SURVEY], report.checked = survey, Checked(backward=backward)
     follow_up.examine()
@@ -322,7 +322,7 @@ def test_losses_of_a_training_that_are_not_compared_say_why(
 def test_nothing_is_said_of_losses_that_are_never_compared(follow_up: FollowUp, changes: dict[str, Any]) -> None:
     options = follow_up.options.model_copy(update=changes)
     follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(first=None)), options=options)
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=None))
     follow_up.report.timings[Step.SURVEY], follow_up.report.checked = 400.0, Checked(backward=4)
     follow_up.examine()
     assert follow_up.report.drift is None
@@ -342,7 +342,7 @@ def test_the_losses_of_a_script_are_asked_for_where_it_may_train(
     monkeypatch.setattr(f"{here}.advise", lambda *_, **__: None)
     monkeypatch.setattr(f"{here}.drift.examine", lambda *_: asked.append(True))
     follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(first=None, crowding=1.0)))
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=None))
     follow_up.report.timings[Step.SURVEY] = 1.0
     follow_up.examine()
     assert bool(asked) is is_asked
@@ -368,8 +368,8 @@ def test_generated_code_is_read_where_it_may_be_wrong(
         return kernel
 
     monkeypatch.setattr("minimizer.engine.after.follow_up.generated_code", read)
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=stage))
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=seen)
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=stage)))
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=seen))
     follow_up.journal.decide()
     follow_up.read_code(cast(Any, SimpleNamespace(repro=None, data=None)))
     assert follow_up.report.generated_code == (kernel if is_read else None)
@@ -459,7 +459,7 @@ def test_a_script_that_ends_well_has_a_part_to_blame_and_no_workaround(
     none = Workaround(code="", verified=False, what="None but switching the compiler off")
     found = Diagnosed(blame=Blame(subsystem="fusion", items=["fusion"]), workaround=none)
     monkeypatch.setattr("minimizer.engine.after.follow_up.diagnose", lambda *_, keep, **__: keep(found))
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT))
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT)))
     follow_up.diagnose(Patient(cast(Any, None), EndsWell(), follow_up.script))
     fault = follow_up.journal.fault
     assert fault.workaround is None

@@ -39,7 +39,7 @@ def test_a_repro_is_told_by_the_name_of_what_parts(
     job, made = job_in(tmp_path), list[MadeScript]()
     rate = Reproducibility(failed=1, runs=1)
     failure = Failure(kind=kind, signature="s", reproducibility=rate)
-    job.journal.fault = Fault(failure=failure, reduction=Reduction())
+    job.journal.record(Fault(failure=failure, reduction=Reduction()))
     level = PartingLevel(NONE, job.script, [], job.journal, jobs=1)
     program = OuterProgram({}, [Event("x", event, frozenset(), (), (), (), (), "", None, draws=False)], {}, {})
     first = Parting(event=0, own=True, what="wrong", value="x", sort="value", rule="values")
