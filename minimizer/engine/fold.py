@@ -138,9 +138,7 @@ def drifted(report: Report, found: Drift, advice: Sequence[Finding]) -> None:
     report.drift, report.findings = found, by_cost([*others, *advice])
 
 
-def compared(fault: Fault, found: Sequence[Version], torch: str) -> Fault:
-    """The fault with the outcomes of its repro in other releases of torch, after the job's own ``torch``, in which it
-    fails.
-    """
+def compared(found: Sequence[Version], torch: str) -> tuple[Version, ...]:
+    """The outcomes of a repro in other releases of torch, after the job's own ``torch``, in which it fails."""
     own = Version(name=OWN, torch=torch, outcome="fails")
-    return replace(fault, versions=(own, *found) if found else ())
+    return (own, *found) if found else ()

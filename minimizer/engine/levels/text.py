@@ -7,14 +7,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine import fold
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.script_idioms import of_text
 from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import recorder
-from minimizer.engine.levels.draft import Draft
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script, reduction_of
 from minimizer.engine.reduce.python.reducer import Pass
@@ -40,15 +38,10 @@ class TextLevel:
         self._line: int | None = None
         """The blamed line, by its number in the script that is reduced."""
 
-    def _take_failure(self, fault: Fault) -> None:
-        """Set a failure that no graph has, on the CPU; a failure of a graph knows its device."""
-        self._journal.record(fault)
-        fold.on_device(self._journal.report, "cpu")
-
     def _reduced(
-        self, script: Source, check: Check, kind: Kind, *, lines: int, operators: int = 0, draws: bool
-    ) -> Source:
-        """The smallest script that ``check`` accepts, within the time not reserved for later steps.
+        self, script: Source, check: Check, kind: Kind, fault: Fault, *, lines: int, operators: int = 0, draws: bool
+    ) -> tuple[Source, Fault]:
+        """The smallest script that ``check`` accepts in the time not reserved for later steps; the fault with that.
 
         ``lines`` and ``operators`` are the size of the unreduced script. ``draws``: whether it draws random numbers,
         perhaps without a seed; it then gets one.
@@ -57,19 +50,17 @@ class TextLevel:
         first = seeded(script, check) if draws else script
         known = Reduction(level="python", nodes_before=operators, lines_before=lines)
         with journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, kind)):
-            reduced = self._smallest(first, check, recorder(journal, first.size, known))
+            reduced = self._smallest(first, check, recorder(journal, first.size, known, fault))
         reduction = reduction_of(reduced, lines_before=lines, nodes_before=operators)
-        journal.record(replace(journal.fault, reduction=reduction))
-        return reduced.best
+        return reduced.best, journal.record(replace(fault, reduction=reduction))
 
     def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:
         """Reduce a script by the passes of this level."""
         watch = self._journal.watch
         return reduce_script(script, check=check, on_step=record, jobs=self._jobs, further=self.further, watch=watch)
 
-    def _written(self, text: str, evidence: str) -> Repro:
-        """The repro that consists of this text, with ``evidence`` as its message when it exits with 1."""
-        fault = self._journal.fault
+    def _written(self, text: str, evidence: str, fault: Fault) -> Repro:
+        """The repro of this fault that consists of this text, with ``evidence`` as its message when it exits with 1."""
         return of_text(text, fault.announced, fault.culprits, self._journal.report.environment, evidence)
 
     def _first_that_shows(self, forms: Iterable[Repro], is_it: Callable[[ExceptionInfo | None], bool]) -> Repro | None:
@@ -82,8 +73,3 @@ class TextLevel:
             return self._rerun.shows(repro.source, ends)
 
         return next(filter(shows, forms), None)
-
-    def _publish(self, repro: Repro) -> Repro:
-        """Publish an unverified repro."""
-        Draft(repro).keep(self._journal)
-        return repro

@@ -176,7 +176,7 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
     surveys = cast(Any, SimpleNamespace(first=None, crowding=1.0))
     parts = replace(parts, follow_up=replace(parts.follow_up, place=place, surveys=surveys))
     repro = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="")
-    draft = Draft(repro, found=found, difference=cast(Any, "a difference"))
+    draft = Draft(repro, job.journal.fault, found=found, difference=cast(Any, "a difference"))
     end = verified(draft, Routes(parts))
     assert isinstance(end, Verified)
     pipeline.enrich(end.draft, parts)

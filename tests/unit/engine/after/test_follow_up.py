@@ -21,7 +21,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose import Patient
 from minimizer.engine.emit import Details, Repro
-from minimizer.engine.findings import Diagnosed
+from minimizer.engine.findings import Diagnosed, Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.parting import EndsWell
@@ -43,6 +43,8 @@ FLICKERS = Verification(runs=3, failed_same=1, clean_process=True, passes_with_c
 
 
 REPRO = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
+FAULT = Fault(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
+LARGER = replace(FAULT, reduction=Reduction(nodes_after=3, one_minimal=False))
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_runs_that_were_stopped_say_nothing_against_a_repro(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, seen: Verification, reason: Reason
 ) -> None:
     """Such a job is tried again; only a run that ends otherwise tells that the repro does not hold."""
-    report = decided(follow_up, monkeypatch, seen, Draft(REPRO))
+    report = decided(follow_up, monkeypatch, seen, Draft(REPRO, FAULT))
     assert (report.status, report.reason) == (Status.PARTIAL, reason)
     assert f"{counted(seen.stopped, 'run')} had to be stopped" in report.summary
 
@@ -83,16 +85,14 @@ def test_runs_that_were_stopped_say_nothing_against_a_repro(
 def test_a_verified_repro_is_a_success_also_where_the_time_ended_before_it_was_minimal(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, disputed: str | None
 ) -> None:
-    follow_up.journal.record(replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False)))
-    report = decided(follow_up, monkeypatch, HOLDS, Draft(REPRO, disputed=disputed))
+    report = decided(follow_up, monkeypatch, HOLDS, Draft(REPRO, LARGER, disputed=disputed))
     assert (report.status, report.reason) == (Status.MINIMIZED, Reason.DISPUTED if disputed else None)
     assert MAY_SHRINK in report.summary and report.may_shrink
     assert report.summary.endswith(disputed or MAY_SHRINK)
 
 
 def test_a_repro_that_does_not_hold_is_not_said_to_shrink(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow_up.journal.record(replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False)))
-    report = decided(follow_up, monkeypatch, PASSES, Draft(REPRO))
+    report = decided(follow_up, monkeypatch, PASSES, Draft(REPRO, LARGER))
     assert report.status is Status.PARTIAL and MAY_SHRINK not in report.summary and not report.may_shrink
 
 
@@ -110,7 +110,7 @@ def test_clean_runs_have_what_is_left_of_the_budget(
     monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", runs)
     monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600 - left))
     with follow_up.journal.clock.reserving(lambda: 400.0):
-        follow_up.verified(Draft(REPRO))
+        follow_up.verified(Draft(REPRO, FAULT))
     assert given == [VERIFY_SECONDS, left]
 
 
@@ -133,14 +133,14 @@ def test_a_draft_is_written_again_where_its_failure_turns_out_to_be_flaky(
     written = list[tuple[object, Reproducibility]]()
     flaky = replace(REPRO, source="# for a flaky failure")
 
-    def write(program: object, details: Details, rate: Reproducibility, journal: Journal) -> Repro:
+    def write(program: object, details: Details, rate: Reproducibility, *_: object) -> Repro:
         written.append((program, rate))
         return flaky
 
     monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: seen)
     monkeypatch.setattr("minimizer.engine.after.follow_up.write", write)
     found = cast(Any, SimpleNamespace(reduced="the program"))
-    _, _, draft = follow_up.verified(Draft(REPRO, details={}, found=found))
+    _, _, draft = follow_up.verified(Draft(REPRO, FAULT, details={}, found=found))
     assert draft.repro is (flaky if is_rewritten else REPRO)
     assert written == ([("the program", Reproducibility(failed=1, runs=3))] if is_rewritten else [])
     assert follow_up.journal.repro == (flaky.source if is_rewritten else None)
@@ -151,7 +151,7 @@ def test_from_the_verdict_on_a_job_may_be_stopped(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, seen: Verification
 ) -> None:
     assert follow_up.journal.decided_at is None
-    decided(follow_up, monkeypatch, seen, Draft(REPRO))
+    decided(follow_up, monkeypatch, seen, Draft(REPRO, FAULT))
     assert follow_up.journal.decided_at is not None
 
 
@@ -402,7 +402,7 @@ if "TORCHDYNAMO_DISABLE" not in os.environ:
     raise AssertionError("wrong")
 """
     follow_up = in_clean_python(tmp_path, "torch/__init__.py", "torch/part.py")
-    lacking = follow_up.if_it_holds(Draft(replace(REPRO, source=source)))
+    lacking = follow_up.if_it_holds(Draft(replace(REPRO, source=source), FAULT))
     assert lacking is not None
     seen, _, draft = follow_up.verified(lacking)
     assert seen.holds and follow_up.report.verification == seen
@@ -417,7 +417,7 @@ SHOWS = "raise SystemExit('DYNAMO' not in repr(os.environ) and 'AssertionError: 
 def counting(folder: Path, end: str) -> Draft:
     """The draft of a script that notes each of its runs in a file."""
     note = f"import os\nwith open({str(folder / 'runs')!r}, 'a') as file:\n    file.write('.')\n"
-    return Draft(replace(REPRO, source=f"{note}{end}\n"))
+    return Draft(replace(REPRO, source=f"{note}{end}\n"), FAULT)
 
 
 def test_clean_runs_that_a_draft_was_kept_for_verify_it(tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ def test_a_draft_that_does_not_hold_in_clean_processes_is_none(tmp_path: Path, e
 def test_runs_that_lacked_time_are_made_again(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = iter([LACKS_TIME, HOLDS])
     monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: next(ends))
-    held = follow_up.if_it_holds(Draft(REPRO))
+    held = follow_up.if_it_holds(Draft(REPRO, FAULT))
     assert held is not None and follow_up.verified(held)[0] == HOLDS
 
 
@@ -460,7 +460,7 @@ def test_a_script_that_ends_well_has_a_part_to_blame_and_no_workaround(
     found = Diagnosed(blame=Blame(subsystem="fusion", items=["fusion"]), workaround=none)
     monkeypatch.setattr("minimizer.engine.after.follow_up.diagnose", lambda *_, keep, **__: keep(found))
     follow_up.journal.record(replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT)))
-    follow_up.diagnose(Patient(cast(Any, None), EndsWell(), follow_up.script))
+    follow_up.diagnose(Patient(cast(Any, None), EndsWell(), follow_up.script), follow_up.journal.fault)
     fault = follow_up.journal.fault
     assert fault.workaround is None
     assert fault.blame is not None and fault.blame.confirmed_on_script is None

@@ -206,7 +206,9 @@ def looked_further(tmp_path: Path, *, seconds: float, instance: str) -> tuple[He
             return Instances(wrong=["layers.1", "layers.2"], right=["layers.0"])
 
     journal = Journal(sink, report, Clock(seconds))
-    write_further(found, (), surveys=cast(Any, Surveys()), place=cast(Any, None), journal=journal, jobs=1)
+    surveys, place = cast(Any, Surveys()), cast(Any, None)
+    for known in write_further(found, (), journal.fault, surveys=surveys, place=place, journal=journal, jobs=1):
+        journal.add(culprits=known)
     return sink, report, given
 
 
@@ -268,7 +270,10 @@ def written(
     one = further_repros._write(
         Further(window, cast(Any, None), window), "repro-2.py", cast(Any, found), cast(Any, place), journal
     )
-    further_repros._read_code([one] if one is not None else [], cast(Any, place), journal)
+    known = (*report.culprits, *([one.culprit] if one is not None else []))
+    with_repro = [one] if one is not None and one.culprit.repro else []
+    for now in (known, *further_repros._with_code(known, with_repro, cast(Any, place), journal)):
+        journal.add(culprits=now)
     return report, asked
 
 

@@ -100,17 +100,18 @@ def seen(routes: Routes, monkeypatch: pytest.MonkeyPatch, case: Case, *, has_rep
         routes.journal.record(
             replace(routes.journal.fault, reduction=Reduction(lines_after=9, nodes_after=1, one_minimal=True))
         )
-        return Draft(Repro(source=OF_GRAPH, lines=9, kind=found.signature.kind, evidence=""))
+        return Draft(Repro(source=OF_GRAPH, lines=9, kind=found.signature.kind, evidence=""), routes.journal.fault)
 
     def read_code(follow_up: FollowUp, draft: Draft) -> None:
         follow_up.journal.record(replace(follow_up.journal.fault, generated_code=sample_reports.kernel()))
 
     def verified(follow_up: FollowUp, draft: Draft) -> tuple[Verification, list[str], Draft]:
-        follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
-        return HOLDS, [], draft
+        return HOLDS, [], replace(draft, known=replace(draft.known, verification=HOLDS))
 
-    def decide(follow_up: FollowUp, draft: Draft) -> None:
-        follow_up.journal.record(replace(follow_up.journal.fault, status=Status.MINIMIZED, summary="graph"))
+    def decide(follow_up: FollowUp, draft: Draft) -> Draft:
+        known = replace(draft.known, status=Status.MINIMIZED, summary="graph")
+        follow_up.journal.record(known)
+        return replace(draft, known=known)
 
     monkeypatch.setattr(Triage, "run", lambda self: case)
     monkeypatch.setattr(Routes, "follow", follow)
