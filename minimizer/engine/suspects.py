@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from minimizer.engine import fold
-from minimizer.engine.between.answer import Found as Difference
+from minimizer.engine.between.answer import Found
 from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import BLAME_SHARE, VERIFY_SECONDS
 from minimizer.engine.child import protocol
@@ -20,7 +20,7 @@ from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.routes import Routes
-from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_healthy, is_starved
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, Surveyed, is_healthy, is_starved
 from minimizer.engine.survey.plain_pair import PlainPair
 from minimizer.engine.survey.rules import judge
 from minimizer.engine.survey.verdict_rules import PLAIN
@@ -117,7 +117,7 @@ class Between:
     ``is_checked``: whether a check of the script's own also shows it.
     """
 
-    difference: Difference
+    difference: Found
     is_checked: bool
 
     def attempt(self, routes: Routes) -> Draft | Settled | None:
@@ -168,7 +168,7 @@ class Graphs:
         is_error = isinstance(found, ScriptCase) and end.reason is Reason.NOT_VERIFIED and end.kind is not Kind.HANG
         return Untouched(end) if is_healthy(end) or is_starved(end) or is_error else _at_last(end, routes)
 
-    def _survey(self, routes: Routes) -> Found:
+    def _survey(self, routes: Routes) -> Surveyed:
         """The outcome of the surveyed runs of the script."""
         parts = routes.parts
         with routes.journal.step(Step.SURVEY):

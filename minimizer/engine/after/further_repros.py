@@ -18,7 +18,7 @@ from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import data_of
 from minimizer.engine.levels.culprits import is_holder, listed_with_the_first, named
-from minimizer.engine.levels.draft import Found
+from minimizer.engine.levels.draft import GraphCulprit
 from minimizer.engine.levels.from_outcomes import culprit_of, details_of, failure_of
 from minimizer.engine.localize.equal_windows import EqualWindows, equal_windows
 from minimizer.engine.localize.further_faults import Further, Unreduced, further
@@ -45,7 +45,7 @@ Culprits = tuple[Culprit, ...]
 
 
 def write_further(
-    found: Found,
+    found: GraphCulprit,
     suspects: Sequence[Region],
     fault: Fault,
     *,
@@ -87,7 +87,7 @@ class _Written:
 class _Further:
     """The search for further culprits of one script."""
 
-    def __init__(self, found: Found, place: Place, journal: Journal, jobs: int) -> None:
+    def __init__(self, found: GraphCulprit, place: Place, journal: Journal, jobs: int) -> None:
         self._found, self._place, self._journal, self._jobs = found, place, journal, jobs
 
     def run(self, fault: Fault, suspects: Sequence[Region], surveys: Surveys) -> Iterator[Culprits]:
@@ -159,7 +159,7 @@ class _Further:
         self._journal.progress(trials=self._found.oracle.trials, message=message)
 
 
-def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> _Written | None:
+def _write(other: Further, name: str, found: GraphCulprit, place: Place, journal: Journal) -> _Written | None:
     """Write and verify the repro of a culprit under this name; None if it also fails without the compiler.
 
     The culprit has no ``repro`` if that does not fail in clean processes.
@@ -213,7 +213,7 @@ def _with_instances(known: Culprits, instances: Instances) -> Culprits:
     return known[0].model_copy(update={"instances": instances}), *known[1:]
 
 
-def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: Journal) -> Repro:
+def _repro(other: Further, culprit: Culprit, name: str, found: GraphCulprit, journal: Journal) -> Repro:
     signature = signature_of(other.outcome)
     assert signature is not None
     repro = emit(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from minimizer.engine.between.answer import Found as Difference
+from minimizer.engine.between.answer import Found
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.diagnose import Patient
 from minimizer.engine.emit import Details, Repro
@@ -27,7 +27,7 @@ ALWAYS = Reproducibility(failed=1, runs=1)
 
 
 @dataclass(frozen=True)
-class Found:
+class GraphCulprit:
     """The first culprit: its case, the graph it was found in, its place in it, and its minimal program.
 
     ``program`` has gradients if they are at fault or the script trains: a further fault may be in a gradient.
@@ -85,10 +85,10 @@ class Draft:
     data: bytes | None = None
     details: Details | None = None
     way: Way | None = None
-    found: Found | None = None
+    found: GraphCulprit | None = None
     disputed: str | None = None
     patient: Patient | None = None
-    difference: Difference | None = None
+    difference: Found | None = None
     clean_runs: CleanRuns | None = None
 
     @property

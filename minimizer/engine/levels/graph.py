@@ -32,7 +32,7 @@ from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.levels.culprits import culprits
-from minimizer.engine.levels.draft import ALWAYS, Draft, Found, Way, Writer, always
+from minimizer.engine.levels.draft import ALWAYS, Draft, GraphCulprit, Way, Writer, always
 from minimizer.engine.levels.from_outcomes import culprit_of, failure_of, mechanism_of
 from minimizer.engine.levels.window import Unreduced, Vanishes, WindowSearch, accepted
 from minimizer.engine.localize.localize import Localized
@@ -144,7 +144,7 @@ class Search:
             draft = self._writer.draft(reduced.best, measured, measured.rate if is_measured else seen, fault)
         wants_gradients = located.window.grad or self._trains
         program = program if wants_gradients else program.without_grad()
-        found = Found(case, oracle, program, located, reduced.best)
+        found = GraphCulprit(case, oracle, program, located, reduced.best)
         is_last = is_flaky or draft.details is None
         way = None if is_last else Way(start, tuple(self._accepted), self._shown)
         return replace(draft, found=found, way=way)
@@ -185,7 +185,7 @@ class Search:
                 return Checkpoint(program, located, program)
         return None
 
-    def firmer(self, way: Way, found: Found, fault: Fault, fails: Fails) -> Draft | None:
+    def firmer(self, way: Way, found: GraphCulprit, fault: Fault, fails: Fails) -> Draft | None:
         """Reduce again, from the smallest accepted program that fails in a clean process, and check each step in one.
 
         None if no accepted program fails there. ``way``: the search behind ``found``, which does not fail there, and its

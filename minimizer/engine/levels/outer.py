@@ -14,7 +14,7 @@ from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.outer.runs import trace
-from minimizer.engine.outer.search import Found, smallest
+from minimizer.engine.outer.search import FlatScript, smallest
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.survey.cases import Settled
@@ -62,7 +62,7 @@ class OuterLevel:
             return None
         return replace(draft, known=self._as_raised(draft.fault, script, outcome, found, rerun))
 
-    def _as_raised(self, fault: Fault, script: Script, outcome: Outcome, found: Found, rerun: Rerun) -> Fault:
+    def _as_raised(self, fault: Fault, script: Script, outcome: Outcome, found: FlatScript, rerun: Rerun) -> Fault:
         """The fault of ``found``, with its failure as the user's script raises it: ``outcome`` is that script's own run."""
         assert rerun.target is not None
         theirs = PythonLevel(self._executor, self._script, self._args, self._journal, jobs=self._jobs)
@@ -76,7 +76,7 @@ class OuterLevel:
             fault = fault.blaming(fault.culprits[0].model_copy(update={"ops": [], "nodes": []}))
         return fault
 
-    def _events(self, rerun: Rerun) -> Found | None:
+    def _events(self, rerun: Rerun) -> FlatScript | None:
         if rerun.target is None or rerun.target.kind not in RAISED:
             return None
         seconds = TRACED_SHARE * self._journal.clock.left

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from minimizer.engine.child.trouble import KILLED, OWN_CODE_RAISED
 from minimizer.engine.survey import verdicts
-from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_out_of_memory, is_own_check, line_of
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, Surveyed, is_out_of_memory, is_own_check, line_of
 from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.observed import EndedRun, HeldRun, RaisedRun, UnendedRun
 from minimizer.engine.survey.plain_pair import PlainPair
@@ -22,17 +22,17 @@ from minimizer.errors import GraphTooLarge
 from minimizer.vocabulary import Kind, Reason
 
 
-def closing(verdict: Callable[[HeldRun], Found]) -> Callable[[HeldRun], Found]:
+def closing(verdict: Callable[[HeldRun], Surveyed]) -> Callable[[HeldRun], Surveyed]:
     """A verdict that first ends the process that holds the call: further runs of the script need its memory."""
 
-    def behind(run: HeldRun) -> Found:
+    def behind(run: HeldRun) -> Surveyed:
         run.survey.close()
         return verdict(run)
 
     return behind
 
 
-HELD: Rules[HeldRun, Found] = (
+HELD: Rules[HeldRun, Surveyed] = (
     Rule("the GPU is out of memory", "the copies for our comparison take some of it: eager and plain runs decide",
          lambda run: is_out_of_memory(run.error), closing(lambda run: judge(RAISED, run.raised))),
     Rule("the C++ compiler is out of memory", "the job's limit is too low, whatever the script does",
@@ -63,7 +63,7 @@ WITHOUT_SUSPECTS: Rules[EndedRun, Settled] = (
     Rule("no difference", "healthy, as far as it was compared", always, EndedRun.healthy),
 )  # fmt: skip
 """The verdict if no suspect is a fault."""
-ENDED: Rules[EndedRun, Found] = (
+ENDED: Rules[EndedRun, Surveyed] = (
     Rule("a call lost the GPU", "each CUDA call behind it fails too, so that the exception which ended the run says nothing",
          lambda run: run.finished.lost is not None, EndedRun.lost),
     Rule("a call lacks an error that eager raises", "what comes behind it may follow from that",
@@ -80,7 +80,7 @@ ENDED: Rules[EndedRun, Found] = (
     *WITHOUT_SUSPECTS,
 )  # fmt: skip
 
-RAISED: Rules[RaisedRun, Found] = (
+RAISED: Rules[RaisedRun, Surveyed] = (
     Rule("its check reads a clock or a counter of the compiler", "whatever eager does: what it reads says nothing of values",
          lambda run: run.checked.frames > 0 and run.doubt is Ground.READING, lambda run: verdicts.disputed(run.error, run.checked)),
     Rule("it dies in eager", "what does not run without the compiler says nothing of it",
@@ -111,7 +111,7 @@ RAISED: Rules[RaisedRun, Found] = (
 )  # fmt: skip
 
 
-def without_comparison(run: UnendedRun) -> Found | None:
+def without_comparison(run: UnendedRun) -> Surveyed | None:
     """The result of a run that does not compare; None if that dies too."""
     alone = run.holding.surveys.run(replace(run.holding.surveys.request, values=False))
     if run.holding.to_reduce(alone) is not None:
@@ -123,7 +123,7 @@ def without_comparison(run: UnendedRun) -> Found | None:
     return verdicts.died_compared(run.survey)
 
 
-UNENDED: Rules[UnendedRun, Found] = (
+UNENDED: Rules[UnendedRun, Surveyed] = (
     Rule("its share of the budget is over", "what was compared until then showed no difference",
          lambda run: run.survey.silence is not None and run.survey.silence.out_of_time, UnendedRun.out_of_time),
     Rule("its ranks wait for one another", "which is no hang of the compiler, whatever rank has compiled last",

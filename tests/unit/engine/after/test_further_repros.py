@@ -20,7 +20,7 @@ from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.culprits import NO_TIME, culprits, is_holder, listed_with_the_first, named
-from minimizer.engine.levels.draft import Found
+from minimizer.engine.levels.draft import GraphCulprit
 from minimizer.engine.localize.further_faults import Further, Unreduced, further
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
@@ -195,7 +195,7 @@ def looked_further(tmp_path: Path, *, seconds: float, instance: str) -> tuple[He
     signature = SimpleNamespace(kind=Kind.WRONG_OUTPUT)
     case = SimpleNamespace(otherwise=None, tolerance=None, is_warm=False, instance=instance, signature=signature)
     first = Localized(window, (Region(0, 2), Region(2, 5)), (layer("0", "bad"),), confirmed=True)
-    found = Found(cast(Case, case), cast(Oracle, oracle), program, first, window)
+    found = GraphCulprit(cast(Case, case), cast(Oracle, oracle), program, first, window)
     culprit = Culprit(module="layers.1", nodes=["v0"], ops=["aten.bad"])
     report = Report(culprits=[culprit], failure=Failure(kind=Kind.WRONG_OUTPUT))
     sink, given = Heard(tmp_path), list[float]()
