@@ -23,7 +23,7 @@ from minimizer.engine.outer.write import (
 )
 from minimizer.engine.survey.prelude import with_prelude
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.inside.questions import SidesRequest, Step, TraceRequest
+from minimizer.inside.questions import SidesRequest, SidesStep, TraceRequest
 
 MOST_EVENTS = 20_000
 """Most events of a program: a script is a straight line of them, and thousands of training steps show nothing beyond a
@@ -98,7 +98,7 @@ def side_by_side(
     """
     events = range(len(program.events))
     steps = [
-        Step(
+        SidesStep(
             step_code(event),
             event.values,
             graph,
