@@ -22,7 +22,7 @@ from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.routes import Routes
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, Surveyed, is_healthy, is_starved
 from minimizer.engine.survey.plain_pair import PlainPair
-from minimizer.engine.survey.rules import judge
+from minimizer.engine.survey.rules import verdict_by
 from minimizer.engine.survey.verdict_rules import PLAIN
 from minimizer.engine.survey.verdicts import layout_unmade
 from minimizer.engine.verify.reserve import to_verify
@@ -239,7 +239,7 @@ class Untouched:
         found, plain = self.verdict, routes.parts.plain
         beyond = self._past_wrappers(routes)  # while plain runs go on in parallel
         try:
-            verdict = judge(PLAIN, PlainPair(found, plain, *plain.pair()))
+            verdict = verdict_by(PLAIN, PlainPair(found, plain, *plain.pair()))
             end = routes.as_it_runs_plainly(verdict, plain) if verdict is not found else verdict
         finally:
             fold.attempted(routes.parts.job.report, [*routes.tried, *plain.attempts])

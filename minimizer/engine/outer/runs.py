@@ -10,7 +10,7 @@ from minimizer.engine.budget.patience import NOTED_SHARE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Parting, Sides
-from minimizer.engine.child.trouble import Fault
+from minimizer.engine.child.trouble import AtFault
 from minimizer.engine.outer.program import BACKWARD, OuterProgram, parse
 from minimizer.engine.outer.slices import direct_needs, read_later, watched
 from minimizer.engine.outer.write import (
@@ -176,7 +176,7 @@ def sides_of(outcome: Outcome, events: int, calls: Set[int] | None = None) -> Si
     if index >= events:
         return None
     what = f"the process died by signal {outcome.signal}" if outcome.signal else "it did not come back in time"
-    if outcome.ending is Ending.CRASH and side == COMPILED and outcome.rule.fault is not Fault.MACHINE:
+    if outcome.ending is Ending.CRASH and side == COMPILED and outcome.rule.fault is not AtFault.MACHINE:
         return Sides(first=Parting(event=index, own=True, what=what), ran=index)
     return Sides(ran=index, stopped=f"event {index}, {SIDES.get(side, 'in eager')}: {what}")
 

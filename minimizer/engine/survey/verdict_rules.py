@@ -16,7 +16,7 @@ from minimizer.engine.survey.cases import Case, ScriptCase, Settled, Surveyed, i
 from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.observed import EndedRun, HeldRun, RaisedRun, UnendedRun
 from minimizer.engine.survey.plain_pair import PlainPair
-from minimizer.engine.survey.rules import Rule, Rules, always, judge
+from minimizer.engine.survey.rules import Rule, Rules, always, verdict_by
 from minimizer.engine.survey.toolchain import lacks_compiler
 from minimizer.errors import GraphTooLarge
 from minimizer.vocabulary import Kind, Reason
@@ -34,7 +34,7 @@ def closing(verdict: Callable[[HeldRun], Surveyed]) -> Callable[[HeldRun], Surve
 
 HELD: Rules[HeldRun, Surveyed] = (
     Rule("the GPU is out of memory", "the copies for our comparison take some of it: eager and plain runs decide",
-         lambda run: is_out_of_memory(run.error), closing(lambda run: judge(RAISED, run.raised))),
+         lambda run: is_out_of_memory(run.error), closing(lambda run: verdict_by(RAISED, run.raised))),
     Rule("the C++ compiler is out of memory", "the job's limit is too low, whatever the script does",
          lambda run: run.error is not None and run.error.is_of_starved_compiler, closing(HeldRun.starved)),
     Rule("no C or C++ compiler can be started", "the machine or the sandbox lacks it",
@@ -71,12 +71,12 @@ ENDED: Rules[EndedRun, Surveyed] = (
     Rule("its check fails where eager differs from eager", "the check may read what eager does not repeat, as no other exception does",
          EndedRun.fails_unsteadily, lambda run: verdicts.unsteady(run.finished)),
     Rule("it ended by an exception", "`RAISED` has the verdicts on that",
-         lambda run: run.finished.exception is not None, lambda run: judge(RAISED, RaisedRun(run.finished, run.holding))),
+         lambda run: run.finished.exception is not None, lambda run: verdict_by(RAISED, RaisedRun(run.finished, run.holding))),
     Rule("an output that is one object with another was changed", "in eager the other is not changed with it",
          lambda run: bool(run.finished.merged), EndedRun.merged),
     Rule("values behind a jump differ", "a fault if a part of the graph is wrong on eager's own inputs, else rounding, amplified",
          lambda run: bool(run.finished.suspects) and not run.saw_nothing(),
-         lambda run: run.suspects.hold_first(run.finished.suspects, judge(WITHOUT_SUSPECTS, run))),
+         lambda run: run.suspects.hold_first(run.finished.suspects, verdict_by(WITHOUT_SUSPECTS, run))),
     *WITHOUT_SUSPECTS,
 )  # fmt: skip
 
@@ -119,7 +119,7 @@ def without_comparison(run: UnendedRun) -> Surveyed | None:
     if alone.finished is None:
         return None
     if alone.finished.exception is not None:
-        return judge(RAISED, RaisedRun(alone.finished, run.holding))
+        return verdict_by(RAISED, RaisedRun(alone.finished, run.holding))
     return verdicts.died_compared(run.survey)
 
 

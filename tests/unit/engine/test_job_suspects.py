@@ -268,7 +268,7 @@ def ended_by(
 
     monkeypatch.setattr(Search, "run", give_up)
     monkeypatch.setattr(Routes, "by_script", lambda *_: None)
-    monkeypatch.setattr("minimizer.engine.suspects.judge", lambda *_: plain)
+    monkeypatch.setattr("minimizer.engine.suspects.verdict_by", lambda *_: plain)
     runs = SimpleNamespace(pair=lambda: (None, None), attempts=[])
     with ThreadPoolExecutor(1) as beside:
         judge = SimpleNamespace(judge=lambda *_, **__: None)
@@ -315,7 +315,7 @@ def test_another_memory_layout_whose_graph_cannot_be_had_is_partial(job: Job) ->
 def test_a_failure_ranks_above_another_memory_layout(
     job: Job, monkeypatch: pytest.MonkeyPatch, verdict: Settled, layouts: tuple[str, ...], is_suspected: bool
 ) -> None:
-    monkeypatch.setattr("minimizer.engine.suspects.judge", lambda *_: verdict)
+    monkeypatch.setattr("minimizer.engine.suspects.verdict_by", lambda *_: verdict)
     monkeypatch.setattr(Routes, "by_script", lambda *_: None)
     runs = SimpleNamespace(pair=lambda: (None, None), attempts=[])
     end = Untouched(WELL).attempt(routes_of(job, plain=runs, triage=SimpleNamespace(layouts=layouts)))
@@ -409,7 +409,7 @@ def past_wrappers(
     job: Job, monkeypatch: pytest.MonkeyPatch, found: Settled = WELL, exact: Answer | None = None
 ) -> Settled:
     """The verdict on a script that plain runs leave as it was ``found``."""
-    monkeypatch.setattr("minimizer.engine.suspects.judge", lambda *_: found)
+    monkeypatch.setattr("minimizer.engine.suspects.verdict_by", lambda *_: found)
     runs = SimpleNamespace(pair=lambda: (None, None), attempts=[])
     routes = routes_of(job, exact or Answer(looks=6), plain=runs, triage=SimpleNamespace(layouts=()))
     end = Untouched(found).attempt(routes)
