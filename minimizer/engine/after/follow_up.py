@@ -114,7 +114,7 @@ class FollowUp:
             missing = runs.missing_module
             if missing is not None:
                 # The warm child has imported more than the script, so the reduction could drop an import.
-                draft = self._kept(draft, draft.repro.importing(missing))
+                draft = replace(draft, repro=draft.repro.importing(missing)).keep(self.journal)
                 runs = self._seen(draft)
             seen = runs.verification
             is_flaky = 0 < seen.failed_same < seen.runs and not seen.lacked_time
@@ -122,7 +122,8 @@ class FollowUp:
                 # The failure is flaky after all: the rewritten repro compiles repeatedly in one process.
                 rate = Reproducibility(failed=seen.failed_same, runs=seen.runs)
                 repro = write(draft.found.reduced, draft.details, rate, draft.fault, self.journal)
-                draft = self._kept(draft, repro.importing(missing) if missing is not None else repro)
+                repro = repro.importing(missing) if missing is not None else repro
+                draft = replace(draft, repro=repro).keep(self.journal)
                 runs = self._seen(draft)
             draft = replace(draft, known=replace(draft.known, verification=runs.verification))
             self.journal.record(draft.fault)
@@ -135,10 +136,6 @@ class FollowUp:
     def _clean_runs(self, draft: Draft, watch: Callable[[], None]) -> CleanRuns:
         repro, data = draft.repro, draft.data
         return CleanRuns(repro, data, *verify_in(self.place, repro, data, self.journal.clock, watch=watch))
-
-    def _kept(self, draft: Draft, repro: Repro) -> Draft:
-        """The draft with another repro, published in place of the old one."""
-        return replace(draft, repro=repro).keep(self.journal)
 
     def decide(self, draft: Draft) -> Draft:
         """The draft of a verified repro, with the verdict on it."""

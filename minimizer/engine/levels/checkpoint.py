@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import Any
@@ -27,11 +26,10 @@ from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program, as_json
 from minimizer.engine.program.regions import Region
-from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Case
 from minimizer.errors import ChildFailed
 from minimizer.report.culprit import Layer
-from minimizer.report.model import HistoryStep, Reduction, Reproducibility
+from minimizer.report.model import HistoryStep, Reproducibility
 from minimizer.sink import Sink
 
 NAME = "checkpoint.json"
@@ -117,17 +115,6 @@ def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
         journal.show(ARCHIVE, bundle(repro, data))
     journal.show(SCRIPT_FILE, repro.source.encode())
     journal.repro = repro.source
-
-
-def recorder(journal: Journal, size: int, start: Reduction, fault: Fault) -> Callable[[HistoryStep, object], None]:
-    """A callback that records how a script of ``size`` statements with this fault is reduced further from ``start``."""
-
-    def record(step: HistoryStep, _: object) -> None:
-        reached = start.model_copy(update={"trials": step.trial})
-        journal.record(replace(fault, reduction=reached))
-        journal.progress(nodes=step.nodes, nodes_before=size, trials=step.trial, message=said(step.by))
-
-    return record
 
 
 class _Stored(BaseModel):

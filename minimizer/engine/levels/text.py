@@ -12,14 +12,14 @@ from minimizer.engine.emit import Repro
 from minimizer.engine.emit.script_idioms import of_text
 from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
-from minimizer.engine.levels.checkpoint import recorder
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script, reduction_of
 from minimizer.engine.reduce.python.reducer import Pass
 from minimizer.engine.reduce.python.seeds import seeded
+from minimizer.engine.reduce.words import said
 from minimizer.engine.user_script.bundle import Bundle
 from minimizer.engine.verify.reserve import to_finish
-from minimizer.report.model import Reduction
+from minimizer.report.model import HistoryStep, Reduction
 from minimizer.vocabulary import Kind, Step
 
 
@@ -49,8 +49,13 @@ class TextLevel:
         journal, clock = self._journal, self._journal.clock
         first = seeded(script, check) if draws else script
         known = Reduction(level="python", nodes_before=operators, lines_before=lines)
+
+        def record(step: HistoryStep, _: object) -> None:
+            journal.record(replace(fault, reduction=known.model_copy(update={"trials": step.trial})))
+            journal.progress(nodes=step.nodes, nodes_before=first.size, trials=step.trial, message=said(step.by))
+
         with journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, kind)):
-            reduced = self._smallest(first, check, recorder(journal, first.size, known, fault))
+            reduced = self._smallest(first, check, record)
         reduction = reduction_of(reduced, lines_before=lines, nodes_before=operators)
         return reduced.best, journal.record(replace(fault, reduction=reduction))
 
