@@ -44,6 +44,7 @@ class Fault:
     ablation: tuple[Ablated, ...] = ()
     workaround: Workaround | None = None
     generated_code: GeneratedCode | None = None
+    layers: tuple[Layer, ...] = ()
     graph: tuple[GraphNode, ...] = ()
     versions: tuple[Version, ...] = ()
     status: Status = Status.RUNNING

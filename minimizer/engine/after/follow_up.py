@@ -258,22 +258,19 @@ class FollowUp:
         suspects: list[Region] = []
         if draft.found is not None:
             with self.adding(Step.LAYERS, least=self._run_seconds):
-                culprits = self.journal.fault.culprits
+                fault = self.journal.fault
                 suspects = describe(
                     draft.found.program,
                     draft.found.oracle,
                     self.journal,
-                    culprit=culprits[0].nodes if culprits else [],
-                    known=self.report.layers,
+                    culprit=fault.culprits[0].nodes if fault.culprits else [],
+                    known=fault.layers,
                     keep=self._take_description,
                 )
         return suspects
 
     def _take_description(self, found: Described) -> None:
-        if found.layers is not None:
-            fold.described(self.report, found.layers)
-        if found.graph is not None:
-            self.journal.add(graph=found.graph)
+        self.journal.add(**{name: known for name, known in vars(found).items() if known is not None})
 
     def examine(self) -> None:
         """Measure the health of the compiled code in one more run of the script, if it ends and there is time."""

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from minimizer.engine import fold
 from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import (
     BLAME_SHARE,
@@ -112,7 +111,7 @@ class Search:
                 journal.record(replace(announced, failure=None))
             start = self._locate()
             program, located = start.program, start.located
-            fault = journal.record(replace(announced, failure=located.failure or announced.failure))
+            fault = journal.add(failure=located.failure or announced.failure)
             with self._journal.clock.reserving(self._to_finish):
                 with suppress(BudgetExceeded, Cancelled):  # if the pin is cut short by the time, no candidates follow
                     pin(oracle, case.signature, start.best)
@@ -226,7 +225,7 @@ class Search:
     def _resume(self) -> Checkpoint | None:
         start = restore(self._case, self._oracle, self._journal.sink)
         if start is not None:
-            fold.described(self._journal.report, start.located.layers)
+            self._journal.add(layers=start.located.layers)
             self._journal.note(
                 f"An earlier attempt was cut short; this one goes on from {counted(start.best.size, 'node')}."
             )

@@ -307,8 +307,7 @@ class PythonLevel(TextLevel):
             runs = Observed(self._seen or seen, seen, self._line, raised, self._users_line)
             culprit = culprit_of(script.tree, runs, fault.announced.message, unusual)
             last = self._raised_at or self._source(text.strip().splitlines()[-1])
-            layers = self._journal.report.layers
-            module = culprit.module or next((layer.path for layer in layers if layer.verdict == "bad"), "")
+            module = culprit.module or next((layer.path for layer in fault.layers if layer.verdict == "bad"), "")
             culprit = culprit.model_copy(update={"source": culprit.source or last, "module": module})
         else:
             culprit = Culprit(

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from minimizer.engine import fold
 from minimizer.engine.diagnose.ladder import cheapest, on_backend
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import Checkpoint
@@ -196,7 +195,7 @@ class WindowSearch:
                 names = ", ".join(root.path for root in located.roots)
                 self._journal.note(f"--target {target} names no failing region; those are {names or 'unknown'}.")
             located = named or located
-        fold.described(self._journal.report, located.layers)
+        self._journal.add(layers=located.layers)
         self._journal.progress(
             nodes=located.window.size,
             nodes_before=program.size,
