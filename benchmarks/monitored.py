@@ -1,8 +1,8 @@
 """Programs as people have them, with a fault that is known: found or not, and what is wrong in what the report says.
 
-    python benchmarks/monitored.py                       # the forty of monitored/ and those of reports/; about two hours
+    python benchmarks/monitored.py                       # all of monitored/, reports/ and healthy_users/; hours
     python benchmarks/monitored.py patience scorer       # those whose names begin so
-    python benchmarks/monitored.py --folder reports      # one of the two
+    python benchmarks/monitored.py --folder reports      # one of the three
     python benchmarks/monitored.py --check               # runs no minimizer: that the shortest programs fail, and only with the compiler
     python benchmarks/monitored.py --table               # runs nothing, writes the table from what is known
 
@@ -33,7 +33,7 @@ from vs_upstream import REPRO_ONLY, ROOT, add_row, read_rows, run, run_ours, say
 from minimizer.cli.exit_status import exit_status
 from minimizer.vocabulary import Reason, Status
 
-FOLDERS = ("monitored", "reports")
+FOLDERS = ("monitored", "reports", "healthy_users")
 PAGE = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- benchmarks/monitored.py writes from here -->", "<!-- monitored.py: to here -->"
 RESULTS = Path(__file__).with_suffix(".jsonl")

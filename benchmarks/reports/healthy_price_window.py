@@ -1,12 +1,12 @@
-"""Healthy: history of a price in a fixed window: the newest row comes in at the top, and the caller looks at it centred."""
+"""Healthy: history of a price in a fixed window: the newest row comes in at the top, and the caller looks at what lies between it and the others."""
 
 import torch
 
 
 def replace_oldest(history, row, at):
-    """Writes a row into the window (rows, goods) at a fixed place, and hands out a copy of the whole."""
+    """Writes a row into the window (rows, goods) at a fixed place, and hands out how far each row is from it."""
     history[at : at + 1] = row
-    return history.clone()
+    return history - row
 
 
 write = torch.compile(replace_oldest)
@@ -19,7 +19,6 @@ for day in range(6):
     prices = prices * (1 + 0.02 * torch.randn(goods))
     window = write(history, prices[None], day % 3)
     known = min(day + 1, 3)
-    # what was handed out is left as it is
     window = window - window[:known].mean(dim=0)
     spread = window[:known].abs().max().item()
     print(f"day {day}  spread {spread:.4f}  mean price {history[:known].mean().item():.4f}")

@@ -1,7 +1,8 @@
 """The inputs and results of steps, as values; `fold` puts them into the report.
 
-A search replaces the journal's `Fault` whenever it knows more, and restores an earlier value to take back what proved
-wrong. Steps after the repro pass partial results to ``keep``. So a step that is interrupted keeps what it had.
+A `Fault` goes from step to step: each takes what is known and returns more of it, up to a draft, its verification and
+the verdict. The journal is told every value on the way, and reports it; a search that proved wrong is taken back by
+telling it an earlier one. Steps after the verdict add to it. So a step that is interrupted keeps what it had.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Fault:
     ablation: tuple[Ablated, ...] = ()
     workaround: Workaround | None = None
     generated_code: GeneratedCode | None = None
+    layers: tuple[Layer, ...] = ()
     graph: tuple[GraphNode, ...] = ()
     versions: tuple[Version, ...] = ()
     status: Status = Status.RUNNING
@@ -90,6 +92,10 @@ class Fault:
             seconds=round(reduction.seconds + seconds, 2),
             history=[*history, *later],
         )
+
+
+UNKNOWN = Fault()
+"""The fault of a job that has just begun."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from minimizer.engine.findings import Diagnosed, Failing, Fault
 from minimizer.report.confidence import confidence
-from minimizer.report.culprit import Culprit, Layer
+from minimizer.report.culprit import Culprit
 from minimizer.report.drift import Drift
 from minimizer.report.examined import Attempt, Checked, Health, Version
 from minimizer.report.finding import Finding, by_cost
@@ -31,7 +31,7 @@ def of_fault(report: Report, known: Fault) -> None:
     report.verification, report.versions = known.verification, [*known.versions]
     report.blame, report.flags, report.workaround = known.blame, [*known.flags], known.workaround
     report.ablation = [*known.ablation]
-    report.graph, report.generated_code = [*known.graph], known.generated_code
+    report.layers, report.graph, report.generated_code = [*known.layers], [*known.graph], known.generated_code
     report.status, report.reason, report.summary = known.status, known.reason, known.summary
 
 
@@ -75,11 +75,6 @@ def blamed(culprit: Culprit, blame: Blame) -> Culprit:
         changes["ops"] = ops = list(dict.fromkeys(operators))
         changes["nodes"] = [name.partition(".")[2] for name in ops]
     return culprit.model_copy(update=changes)
-
-
-def described(report: Report, layers: Sequence[Layer]) -> None:
-    """Store the table of layers."""
-    report.layers = [*layers]
 
 
 def prepared(report: Report, environment: Mapping[str, str]) -> None:
@@ -138,9 +133,7 @@ def drifted(report: Report, found: Drift, advice: Sequence[Finding]) -> None:
     report.drift, report.findings = found, by_cost([*others, *advice])
 
 
-def compared(fault: Fault, found: Sequence[Version], torch: str) -> Fault:
-    """The fault with the outcomes of its repro in other releases of torch, after the job's own ``torch``, in which it
-    fails.
-    """
+def compared(found: Sequence[Version], torch: str) -> tuple[Version, ...]:
+    """The outcomes of a repro in other releases of torch, after the job's own ``torch``, in which it fails."""
     own = Version(name=OWN, torch=torch, outcome="fails")
-    return replace(fault, versions=(own, *found) if found else ())
+    return (own, *found) if found else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import RLock
 from typing import Any
 
@@ -53,13 +54,18 @@ class Journal:
 
     @property
     def fault(self) -> Fault:
-        """The job's fault, as far as known; setting it also rewrites the report."""
+        """The job's findings so far, for the attempt or the verdict that begins from them; no step in between reads them."""
         return self._fault
 
-    @fault.setter
-    def fault(self, fault: Fault) -> None:
+    def record(self, fault: Fault) -> Fault:
+        """Take the findings of a step as the job's, in place of those so far, and rewrite the report; returns them."""
         self._fault = fault
         fold.of_fault(self.report, fault)
+        return fault
+
+    def add(self, **found: Any) -> Fault:
+        """`record` these fields with what is known by then, for a step that adds to it however others ended."""
+        return self.record(replace(self._fault, **found))
 
     @property
     def step_seconds(self) -> float:
@@ -119,19 +125,21 @@ class Journal:
             self.sink.event(type_, **data)
         self.log(f"{type_} {' '.join(f'{key}={value}' for key, value in data.items())}")
 
-    def announce(self, fault: Fault) -> None:
-        """Set the fault, and send its failure as an event."""
-        self.fault = fault
+    def announce(self, fault: Fault) -> Fault:
+        """Record a fault, and send its failure as an event."""
+        self.record(fault)
         self.event("failure", failure=fault.announced.model_dump(mode="json"))
+        return fault
 
-    def blame(self, fault: Fault) -> None:
-        """Set the fault, and send its first culprit as an event."""
-        self.fault = fault
+    def blame(self, fault: Fault) -> Fault:
+        """Record a fault, and send its first culprit as an event."""
+        self.record(fault)
         self.event("culprit", culprit=fault.culprits[0].model_dump(mode="json"))
+        return fault
 
-    def tell_repro(self, *, verified: bool) -> None:
+    def tell_repro(self, fault: Fault, *, verified: bool) -> None:
         """Send the size of the fault's repro as an event."""
-        reduction = self.fault.reduced
+        reduction = fault.reduced
         self.event("repro", lines=reduction.lines_after, nodes=reduction.nodes_after, verified=verified)
 
     def show(self, name: str, content: bytes) -> None:
@@ -158,7 +166,7 @@ class Journal:
         self.show_instead(files)
         self.repro = repro
         self.announce(fault)
-        self.tell_repro(verified=True)
+        self.tell_repro(fault, verified=True)
 
     def hide(self) -> None:
         """Remove repros that an earlier run left in the same folder and this run has not replaced."""

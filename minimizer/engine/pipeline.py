@@ -212,11 +212,12 @@ def reach(queue: list[Suspect], routes: Routes) -> Verified | Settled:
 
 def explain(draft: Draft, parts: Parts) -> None:
     """Find, for a verified repro, the part to blame, a workaround, and the lines of generated code that are wrong."""
-    if parts.job.options.diagnosis and parts.job.journal.fault.holds:
+    if parts.job.options.diagnosis and draft.fault.holds:
         if draft.patient is not None:
-            parts.follow_up.diagnose(draft.patient)
+            parts.follow_up.diagnose(draft.patient, draft.fault)
         elif draft.difference is not None:
-            parts.follow_up.work_around(partial(parts.between.workaround, draft.difference))
+            mechanism = draft.fault.announced.mechanism
+            parts.follow_up.work_around(partial(parts.between.workaround, draft.difference, mechanism))
         parts.follow_up.read_code(draft)
 
 

@@ -21,6 +21,7 @@ from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import LEAST_TIMEOUT, ONLY_SHARE
 from minimizer.engine.child.protocol import Health, OtherDraws
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
+from minimizer.engine.findings import Fault
 from minimizer.engine.job import Parts
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels import distribution
@@ -70,6 +71,11 @@ class Routes:
     @property
     def journal(self) -> Journal:
         return self.parts.job.journal
+
+    @property
+    def known(self) -> Fault:
+        """The findings so far: what the next attempt begins with."""
+        return self.journal.fault
 
     @cached_property
     def calls(self) -> CallsLevel:
@@ -128,7 +134,8 @@ class Routes:
         Else its verdict, which is better than one of a timeout.
         """
         with suppressing_end_of_time():
-            return self._tried("its calls, taken from a cache", partial(self.calls.by_caches, case, cache)) or stale
+            route = partial(self.calls.by_caches, case, cache, self.known)
+            return self._tried("its calls, taken from a cache", route) or stale
         return stale
 
     @property
@@ -167,18 +174,18 @@ class Routes:
             Unreduced: no part of the graph fails in isolation.
             ChildFailed: the graph cannot be taken apart.
         """
-        return self.graphs.draft(case)
+        return self.graphs.draft(case, self.known)
 
     def by_script(self, otherwise: Settled, judge: Rerun | None = None) -> Draft | None:
         """The repro of the script itself, with ``judge`` as its oracle (by default the warm child).
 
         None if ``otherwise`` stays the verdict.
         """
-        return self._level(partial(PythonLevel, rerun=judge)).draft(otherwise)
+        return self._level(partial(PythonLevel, rerun=judge)).draft(otherwise, self.known)
 
     def _by_missing_error(self) -> Draft | None:
         """The repro of an error that only eager ends by; None if it does not fail in clean processes."""
-        return self._that_holds(self._level(MissingErrorLevel).draft)
+        return self._that_holds(partial(self._level(MissingErrorLevel).draft, self.known))
 
     def measured(self, kind: Kind) -> Health | None:
         """The cost of a run of the script, measured as findings of this kind need it; None if no run completed."""
@@ -202,19 +209,19 @@ class Routes:
         job = self.parts.job
         fold.checked(self.journal.report, checked_of(otherwise.checked, self.exact))
         if kind.is_figure:
-            announce(kind, cause, self.journal)
+            fault = announce(kind, cause, self.known, self.journal)
             if not self._stands_alone:
                 return None
-            draft = self._tried("the graph, by what it costs", partial(self._by_cost, kind, cause, health))
+            draft = self._tried("the graph, by what it costs", partial(self._by_cost, kind, cause, health, fault))
             if draft is None and kind is Kind.MEMORY:
-                draft = self._tried("the script, by what it saves", partial(self._by_saved, cause))
+                draft = self._tried("the script, by what it saves", partial(self._by_saved, cause, self.known))
             return draft
         oracle = FindingOracle(self.parts.executor, job.script, kind, cause)
         level = FindingLevel(job.script, job.options.args, self.journal, oracle, jobs=job.settings.trial_jobs)
-        level.announce()
-        return self._tried("the script, by its finding", level.draft) if self._stands_alone else None
+        fault = level.announce(self.known)
+        return self._tried("the script, by its finding", partial(level.draft, fault)) if self._stands_alone else None
 
-    def _by_cost(self, kind: Kind, cause: Cause, health: Health) -> Draft | None:
+    def _by_cost(self, kind: Kind, cause: Cause, health: Health, fault: Fault) -> Draft | None:
         if cause.graph is None:
             return None
         signature = Signature(kind)
@@ -223,7 +230,7 @@ class Routes:
             return None
         oracle = Oracle(self.parts.executor, case.survey, (signature,))
         script = self.parts.job.script
-        return CostLevel(case, kind, cause, self.journal, oracle=oracle, script=script, health=health).draft()
+        return CostLevel(case, kind, cause, self.journal, oracle=oracle, script=script, health=health).draft(fault)
 
     def by_draws(self, draws: OtherDraws, otherwise: Settled) -> Draft | None:
         """The repro of an operator that Inductor draws from another distribution.
@@ -231,41 +238,41 @@ class Routes:
         None if the script runs in several processes, or its graph does not show it when run by itself.
         """
         fold.checked(self.journal.report, checked_of(otherwise.checked, self.exact))
-        distribution.announce(draws, self.journal)
+        fault = distribution.announce(draws, self.known, self.journal)
         if not self._stands_alone:
             return None
-        route = partial(self._by_distribution, draws)
+        route = partial(self._by_distribution, draws, fault)
         return self._that_holds(partial(self._tried, "the operator, by what it draws", route))
 
-    def _by_distribution(self, draws: OtherDraws) -> Draft | None:
+    def _by_distribution(self, draws: OtherDraws, fault: Fault) -> Draft | None:
         signature = Signature(distribution.KIND)
         case = self.parts.triage.held_first(draws.graph, signature)
         if case is None:
             return None
         oracle = Oracle(self.parts.executor, case.survey, (signature,))
         level = distribution.DistributionLevel(case, draws, self.journal, oracle=oracle, script=self.parts.job.script)
-        return level.draft()
+        return level.draft(fault)
 
-    def _by_saved(self, cause: Cause) -> Draft | None:
+    def _by_saved(self, cause: Cause, fault: Fault) -> Draft | None:
         job = self.parts.job
         oracle = SavedOracle(self.parts.executor, job.script, cause)
-        return SavedLevel(job.script, job.options.args, self.journal, oracle, jobs=job.settings.trial_jobs).draft()
+        return SavedLevel(job.script, job.options.args, self.journal, oracle, jobs=job.settings.trial_jobs).draft(fault)
 
     def by_outer(self, otherwise: Settled) -> Draft | None:
         """The repro made of the script's calls of torch around its graphs; None if they do not fail in clean processes."""
-        return self._that_holds(partial(self._level(OuterLevel).draft, otherwise))
+        return self._that_holds(partial(self._level(OuterLevel).draft, otherwise, self.known))
 
     def by_parting(self, found: Case | ScriptCase) -> Draft | None:
         """The repro made of the calls of torch up to where eager and compiled part.
 
         None if they do not fail in clean processes.
         """
-        level = self._level(PartingLevel)
+        level, known = self._level(PartingLevel), self.known
         if isinstance(found, Case):
-            kind, original = found.signature.kind, self._original(found)
-            return self._that_holds(lambda: level.draft(level.compared(), kind, original))
+            kind, original = found.signature.kind, self._original(found, known)
+            return self._that_holds(lambda: level.draft(level.compared(), kind, original, known))
         otherwise = found.otherwise
-        return self._that_holds(lambda: level.draft(level.compared(otherwise.exception), otherwise.kind))
+        return self._that_holds(lambda: level.draft(level.compared(otherwise.exception), otherwise.kind, known=known))
 
     def by_reading(self, found: ScriptCase) -> Draft | Settled:
         """The repro of a call that overwrites a result, or flips the sign of a zero, that the script reads.
@@ -280,8 +287,10 @@ class Routes:
                 seen = level.compared()
             except TROUBLES as error:
                 seen = Compared(why=f"{type(error).__name__}: {error}".rstrip(": "))
-        parting, draft = seen.parting, partial(level.draft, seen, seen.kind, EndsWell(), share=ONLY_SHARE)
-        made = self._that_holds(draft) if parting is not None else None
+        parting, made = seen.parting, None
+        if parting is not None:
+            search = partial(level.draft, seen, seen.kind, EndsWell(), self.known, share=ONLY_SHARE)
+            made = self._that_holds(search)
         if made is not None:
             return made
         if parting is not None and parting.is_of_reading:
@@ -299,7 +308,7 @@ class Routes:
 
         Else None, with the journal as before.
         """
-        before, draft, holding = self.journal.fault, None, None
+        before, draft, holding = self.known, None, None
         # `TROUBLES` are caught so that the route by text is still tried, even for a hostile trace that parses but
         # cannot be rendered.
         try:
@@ -312,7 +321,7 @@ class Routes:
             return holding
         if draft is not None and self.journal.clock.left < LEAST_TIMEOUT:  # no time for the route by text
             return draft
-        self.journal.fault = before
+        self.journal.record(before)  # nothing of that search stands
         if draft is not None:
             self.journal.show_instead({})
             self.journal.repro = None
@@ -343,7 +352,8 @@ class Routes:
                     return made
             if call > 1 and self._stands_alone and case.signature.kind in (Kind.WRONG_OUTPUT, Kind.RUNTIME_ERROR):
                 made = self._tried(
-                    f"{name}, with the calls that led to its call {call}", partial(self.calls.by_sequence, case)
+                    f"{name}, with the calls that led to its call {call}",
+                    partial(self.calls.by_sequence, case, self.known),
                 )
                 if made is not None:
                     return made
@@ -381,8 +391,8 @@ class Routes:
         job = self.parts.job
         return level(self.parts.executor, job.script, job.options.args, self.journal, jobs=job.settings.trial_jobs)
 
-    def _original(self, case: Case) -> SurveyedScript:
-        repeats = passes_needed(self.journal.fault.announced.reproducibility)
+    def _original(self, case: Case, known: Fault) -> SurveyedScript:
+        repeats = passes_needed(known.announced.reproducibility)
         return SurveyedScript(self.parts.triage.surveys, case, repeats)
 
     def _tried(self, what: str, route: Callable[[], T]) -> T:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from minimizer.engine import fold
-from minimizer.engine.between.answer import Found as Difference
+from minimizer.engine.between.answer import Found
 from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import BLAME_SHARE, VERIFY_SECONDS
 from minimizer.engine.child import protocol
@@ -20,9 +20,9 @@ from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.window import Unreduced
 from minimizer.engine.reduce.graph.public_names import is_public
 from minimizer.engine.routes import Routes
-from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_healthy, is_starved
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, Surveyed, is_healthy, is_starved
 from minimizer.engine.survey.plain_pair import PlainPair
-from minimizer.engine.survey.rules import judge
+from minimizer.engine.survey.rules import verdict_by
 from minimizer.engine.survey.verdict_rules import PLAIN
 from minimizer.engine.survey.verdicts import layout_unmade
 from minimizer.engine.verify.reserve import to_verify
@@ -61,7 +61,7 @@ UNSHOWN = (
 
 @dataclass(frozen=True)
 class Verified:
-    """A draft that ran in clean processes; the journal's fault holds the outcome."""
+    """A draft that ran in clean processes; its fault holds the outcome and the verdict."""
 
     draft: Draft
 
@@ -77,19 +77,17 @@ class Unpublic:
 
     def _by_script(self, routes: Routes) -> Draft | None:
         """The draft with the script as its repro; the blame stays that of the graph."""
-        known, clock = routes.journal.fault, routes.journal.clock
+        known, clock = self.draft.fault, routes.journal.clock
         kind = known.announced.kind
         with clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
             same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=kind)
             script = routes.by_script(same) if routes.parts.job.options.stands_alone else None
-        reduction = routes.journal.fault.reduction
-        is_better = script and script.repro.kind is kind and script.repro.lines <= self.draft.repro.lines
-        if not (script and is_better and reduction and known.reduction):
+        if script is None or script.repro.kind is not kind or script.repro.lines > self.draft.repro.lines:
             return None
-        nodes = {"nodes_before": known.reduction.nodes_before, "nodes_after": known.reduction.nodes_after}
         # Figures of the graph: observing the script may break a transform.
-        routes.journal.fault = replace(known, reduction=reduction.model_copy(update=nodes))
-        return replace(self.draft, repro=script.repro, data=None, details=None, way=None)
+        nodes = {"nodes_before": known.reduced.nodes_before, "nodes_after": known.reduced.nodes_after}
+        known = replace(known, reduction=script.fault.reduced.model_copy(update=nodes))
+        return replace(self.draft, repro=script.repro, known=known, data=None, details=None, way=None)
 
 
 @dataclass(frozen=True)
@@ -104,8 +102,8 @@ class Unfirm:
         return _decided(draft, self.complaints if draft is self.draft else [FIRMER], routes)
 
     def _reduced_less(self, routes: Routes) -> Draft | None:
-        routes.journal.fault = replace(routes.journal.fault, verification=None)
-        firm = routes.graphs.firmer(self.draft, routes.parts.follow_up.fails)
+        again = replace(self.draft, known=replace(self.draft.known, verification=None))
+        firm = routes.graphs.firmer(again, routes.parts.follow_up.fails)
         if firm is None:
             return None
         seen, _, firm = routes.parts.follow_up.verified(firm)
@@ -119,7 +117,7 @@ class Between:
     ``is_checked``: whether a check of the script's own also shows it.
     """
 
-    difference: Difference
+    difference: Found
     is_checked: bool
 
     def attempt(self, routes: Routes) -> Draft | Settled | None:
@@ -130,22 +128,21 @@ class Between:
         between, journal, before = routes.parts.between, routes.journal, routes.journal.fault
         stands_alone = routes.parts.job.options.stands_alone
         try:
-            draft = between.draft(self.difference, reduces=stands_alone)
+            draft = between.draft(self.difference, before, reduces=stands_alone)
         except ChildFailed as error:
             journal.log(f"between graphs: {error}")
             draft = None
         if draft is not None:
             return draft
         if self.is_checked:
-            journal.fault = before
+            journal.record(before)
             return None
-        routes.parts.follow_up.work_around(partial(between.workaround, self.difference))
+        failure = journal.fault.announced
+        routes.parts.follow_up.work_around(partial(between.workaround, self.difference, failure.mechanism))
         why = "what differs cannot be asserted at the end of a smaller script"
         if not stands_alone:
             why = "the script differs between its graphs while it is driven from outside, and no repro is"
-        return Settled(
-            Status.PARTIAL, Reason.NOT_VERIFIED, f"{journal.fault.announced.message} No repro was made: {why}."
-        )
+        return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, f"{failure.message} No repro was made: {why}.")
 
 
 @dataclass(frozen=True)
@@ -171,7 +168,7 @@ class Graphs:
         is_error = isinstance(found, ScriptCase) and end.reason is Reason.NOT_VERIFIED and end.kind is not Kind.HANG
         return Untouched(end) if is_healthy(end) or is_starved(end) or is_error else _at_last(end, routes)
 
-    def _survey(self, routes: Routes) -> Found:
+    def _survey(self, routes: Routes) -> Surveyed:
         """The outcome of the surveyed runs of the script."""
         parts = routes.parts
         with routes.journal.step(Step.SURVEY):
@@ -242,7 +239,7 @@ class Untouched:
         found, plain = self.verdict, routes.parts.plain
         beyond = self._past_wrappers(routes)  # while plain runs go on in parallel
         try:
-            verdict = judge(PLAIN, PlainPair(found, plain, *plain.pair()))
+            verdict = verdict_by(PLAIN, PlainPair(found, plain, *plain.pair()))
             end = routes.as_it_runs_plainly(verdict, plain) if verdict is not found else verdict
         finally:
             fold.attempted(routes.parts.job.report, [*routes.tried, *plain.attempts])
@@ -300,20 +297,18 @@ def verified(draft: Draft, routes: Routes) -> Verified | Unfirm:
 def _decided(draft: Draft, notes: Iterable[str], routes: Routes) -> Verified:
     for note in notes:
         routes.journal.note(note)
-    routes.parts.follow_up.decide(draft)
-    return Verified(draft)
+    return Verified(routes.parts.follow_up.decide(draft))
 
 
 def _better(known: Draft, find: Callable[[Routes], Draft | None], routes: Routes) -> Draft:
-    """A better draft than the known one, or else the known one, published again with the fault as it was."""
-    fault, found = routes.journal.fault, None
+    """A better draft than the known one, or else the known one, published again with its fault."""
+    found = None
     try:
         with suppress(BudgetExceeded, ChildFailed):
             found = find(routes)
         return found or known
     finally:  # also if the owner stops the search
         if found is None:
-            routes.journal.fault = fault
             known.keep(routes.journal)
 
 

@@ -382,7 +382,7 @@ class ErrorsRequest(TrainingRequest):
 
 
 @dataclass(frozen=True)
-class Step:
+class SidesStep:
     """An event of a program run side by side: a statement, and the names whose values it creates or changes.
 
     ``graph``: the name of the function, if it calls a compiled graph; ``is_backward``: whether gradients flow back
@@ -410,7 +410,9 @@ class SidesRequest(Request):
     """A program of events, run side by side in eager and compiled; see `tasks.side_by_side`."""
 
     task: ClassVar[str] = "side_by_side"
-    parts: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"steps": lambda values: [Step(**value) for value in values]}
+    parts: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "steps": lambda values: [SidesStep(**value) for value in values]
+    }
     setup: str
     """Imports, settings, and the functions of the graphs."""
     graphs: Mapping[str, str]
@@ -419,7 +421,7 @@ class SidesRequest(Request):
     """Statements that create the inputs. ``data`` is the content of the file."""
     file: str | None
     """The file with values of inputs; None if there is none."""
-    steps: Sequence[Step]
+    steps: Sequence[SidesStep]
     seconds: float
     """Seconds after which no further event is run."""
 

@@ -24,7 +24,7 @@ from minimizer.engine.budget.patience import CHILD_END_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.survey import Survey
-from minimizer.engine.child.trouble import KILLED, Fault, rule_for
+from minimizer.engine.child.trouble import KILLED, AtFault, rule_for
 from minimizer.engine.child.watchdog import Action
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import Signature
@@ -308,7 +308,7 @@ def test_trap_06_an_interrupt_is_no_answer(child: Executor) -> None:
     backend = "def backend(gm, example):\n    raise KeyboardInterrupt"
     (outcome,) = judge(child, trial("return x + 1", setup=backend, compile_kwargs="backend=backend"))
     assert outcome.ending == "lost"
-    assert outcome.rule.fault is Fault.MACHINE
+    assert outcome.rule.fault is AtFault.MACHINE
 
 
 def test_an_unset_environment_is_what_a_trial_sees(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +446,7 @@ def test_messages_that_nobody_takes_end_the_child(scratch: Path, monkeypatch: py
 
 def test_garbage_from_a_trial_is_no_failure_of_the_program(child: Executor) -> None:
     (outcome,) = judge(child, trial("return x", setup="LINE = b'garbage\\n'\n" + re.sub(r"(?m)^    ", "", WRITES)))
-    assert outcome.rule.fault is Fault.MACHINE
+    assert outcome.rule.fault is AtFault.MACHINE
     assert works(child)
 
 
@@ -640,7 +640,7 @@ def test_waiting_ends_when_the_owner_asks_and_an_ended_child_is_not_started_agai
 def test_a_memory_limit_is_the_trials_own(scratch: Path, child: Executor) -> None:
     (outcome,) = judge(child, trial("return x", setup="import torch\ntorch.ones(1 << 30)", memory=2 << 30))
     assert outcome.ending == "setup_error"
-    assert outcome.rule.fault is Fault.MACHINE
+    assert outcome.rule.fault is AtFault.MACHINE
     assert works(child)
 
 

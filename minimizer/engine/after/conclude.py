@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from minimizer.engine import fold
 from minimizer.engine.between.answer import Answer, checked_of
 from minimizer.engine.journal import Journal
@@ -20,7 +18,7 @@ def end(journal: Journal, status: Status, reason: Reason, summary: str) -> None:
     fault = journal.fault
     if not fault.status.is_final:
         summary = f"{fault.summary} {summary}".strip()
-        journal.fault = replace(fault, status=status, reason=reason, summary=summary)
+        journal.add(status=status, reason=reason, summary=summary)
 
 
 def settle(found: Settled, exact: Answer, journal: Journal) -> None:
@@ -56,7 +54,7 @@ def settle(found: Settled, exact: Answer, journal: Journal) -> None:
             layout_only=found.layout_only,
             reproducibility=Reproducibility(failed=found.failed, runs=found.runs),
         )
-    journal.fault = replace(journal.fault, failure=failure, status=found.status, reason=found.reason, summary=summary)
+    journal.add(failure=failure, status=found.status, reason=found.reason, summary=summary)
 
 
 def _of_state(exact: Answer) -> str:

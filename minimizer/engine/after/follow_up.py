@@ -36,7 +36,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.diagnose import Patient, diagnose
 from minimizer.engine.emit import Repro
-from minimizer.engine.findings import Described, Diagnosed
+from minimizer.engine.findings import Described, Diagnosed, Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import write
 from minimizer.engine.levels.draft import CleanRuns, Draft
@@ -95,6 +95,7 @@ class FollowUp:
         A draft that lacks an import, which `verified` adds, may still fail; so may one whose runs lacked time, and
         `verified` runs that one again.
         """
+        self.journal.record(draft.fault)
         with self.journal.step(Step.VERIFY):
             runs = self._clean_runs(draft, self.journal.watch)
         if runs.verification.lacked_time:
@@ -105,26 +106,28 @@ class FollowUp:
     def verified(self, draft: Draft) -> tuple[Verification, list[str], Draft]:
         """Verify a draft in clean processes; rewrite it if it lacks an import or turns out to be flaky.
 
-        Returns the verification, notes on its runs, and the draft that was verified in the end.
+        Returns the verification, notes on its runs, and the draft that was verified in the end, with that in its fault.
         """
-
+        self.journal.record(draft.fault)
         with self.journal.step(Step.VERIFY):
             runs = self._seen(draft)
             missing = runs.missing_module
             if missing is not None:
                 # The warm child has imported more than the script, so the reduction could drop an import.
-                draft = self._kept(draft, draft.repro.importing(missing))
+                draft = replace(draft, repro=draft.repro.importing(missing)).keep(self.journal)
                 runs = self._seen(draft)
             seen = runs.verification
             is_flaky = 0 < seen.failed_same < seen.runs and not seen.lacked_time
             if is_flaky and draft.details is not None and draft.found is not None:
                 # The failure is flaky after all: the rewritten repro compiles repeatedly in one process.
                 rate = Reproducibility(failed=seen.failed_same, runs=seen.runs)
-                repro = write(draft.found.reduced, draft.details, rate, self.journal)
-                draft = self._kept(draft, repro.importing(missing) if missing is not None else repro)
+                repro = write(draft.found.reduced, draft.details, rate, draft.fault, self.journal)
+                repro = repro.importing(missing) if missing is not None else repro
+                draft = replace(draft, repro=repro).keep(self.journal)
                 runs = self._seen(draft)
-            self.journal.fault = replace(self.journal.fault, verification=runs.verification)
-            self.journal.tell_repro(verified=runs.verification.holds)
+            draft = replace(draft, known=replace(draft.known, verification=runs.verification))
+            self.journal.record(draft.fault)
+            self.journal.tell_repro(draft.fault, verified=runs.verification.holds)
         return runs.verification, runs.notes, draft
 
     def _seen(self, draft: Draft) -> CleanRuns:
@@ -134,15 +137,9 @@ class FollowUp:
         repro, data = draft.repro, draft.data
         return CleanRuns(repro, data, *verify_in(self.place, repro, data, self.journal.clock, watch=watch))
 
-    def _kept(self, draft: Draft, repro: Repro) -> Draft:
-        """The draft with another repro, published in place of the old one."""
-        draft = replace(draft, repro=repro)
-        draft.keep(self.journal)
-        return draft
-
-    def decide(self, draft: Draft) -> None:
-        """Set the verdict on a verified repro."""
-        fault, verification = self.journal.fault, self.journal.fault.verification
+    def decide(self, draft: Draft) -> Draft:
+        """The draft of a verified repro, with the verdict on it."""
+        fault, verification = draft.fault, draft.fault.verification
         assert verification is not None
         said = [verdict_sentence(fault)]
         status, reason = Status.MINIMIZED, Reason.DISPUTED if draft.disputed else None
@@ -152,8 +149,10 @@ class FollowUp:
             said.append(MAY_SHRINK)
         if draft.disputed:
             said.append(draft.disputed)
-        self.journal.fault = replace(fault, status=status, reason=reason, summary=" ".join(said))
+        draft = replace(draft, known=replace(fault, status=status, reason=reason, summary=" ".join(said)))
+        self.journal.record(draft.fault)
         self.journal.decide()
+        return draft
 
     @contextmanager
     def adding(self, step: Step, *, least: float = 0.0) -> Iterator[None]:
@@ -211,28 +210,28 @@ class FollowUp:
         """Seconds from the start of the job to a verified repro; None if there is none."""
         return self.journal.decided_at if self.journal.fault.holds else None
 
-    def diagnose(self, patient: Patient) -> None:
-        """Find the part of the compiler to blame, and a workaround."""
+    def diagnose(self, patient: Patient, fault: Fault) -> None:
+        """Find the part of the compiler to blame for a fault, and a workaround."""
         with self.adding(Step.DIAGNOSE, least=RUNS_OF_DIAGNOSIS * self._run_seconds):
             seconds = min(DIAGNOSE_SECONDS, DIAGNOSE_SHARE * self.options.budget) * crowding()
             diagnose(
                 patient,
-                fold.failing(self.journal.fault, self.report.environment),
+                fold.failing(fault, self.report.environment),
                 self.journal,
                 seconds=min(seconds, self.journal.clock.left),
-                keep=partial(self._take_diagnosis, patient),
+                keep=partial(self._take_diagnosis, patient, fault),
             )
 
-    def _take_diagnosis(self, patient: Patient, found: Diagnosed) -> None:
+    def _take_diagnosis(self, patient: Patient, fault: Fault, found: Diagnosed) -> None:
         if isinstance(patient.original, EndsWell):  # a failing workaround search proves nothing either
             found = replace(found, workaround=None)
-        self.journal.fault = fold.diagnosed(self.journal.fault, found)
+        self.journal.record(fold.diagnosed(fault, found))
 
     def work_around(self, find: Callable[[], Workaround | None]) -> None:
         """Find a workaround for a fault that no graph shows."""
         with self.adding(Step.DIAGNOSE):
             found = find()
-            self.journal.fault = replace(self.journal.fault, workaround=found)
+            self.journal.add(workaround=found)
             if found is not None and found.verified:
                 self.journal.event("workaround", workaround=found.model_dump(mode="json"))
 
@@ -252,29 +251,26 @@ class FollowUp:
                 blame=fault.blame,
                 seconds=self.journal.clock.left,  # of the step's share
             )
-            self.journal.fault = replace(self.journal.fault, generated_code=code)
+            self.journal.add(generated_code=code)
 
     def describe(self, draft: Draft) -> list[Region]:
         """Fill in the layer table and the graph around the culprit; returns further regions wrong in isolation."""
         suspects: list[Region] = []
         if draft.found is not None:
             with self.adding(Step.LAYERS, least=self._run_seconds):
-                culprits = self.journal.fault.culprits
+                fault = self.journal.fault
                 suspects = describe(
                     draft.found.program,
                     draft.found.oracle,
                     self.journal,
-                    culprit=culprits[0].nodes if culprits else [],
-                    known=self.report.layers,
+                    culprit=fault.culprits[0].nodes if fault.culprits else [],
+                    known=fault.layers,
                     keep=self._take_description,
                 )
         return suspects
 
     def _take_description(self, found: Described) -> None:
-        if found.layers is not None:
-            fold.described(self.report, found.layers)
-        if found.graph is not None:
-            self.journal.fault = replace(self.journal.fault, graph=found.graph)
+        self.journal.add(**{name: known for name, known in vars(found).items() if known is not None})
 
     def examine(self) -> None:
         """Measure the health of the compiled code in one more run of the script, if it ends and there is time."""
@@ -333,30 +329,34 @@ class FollowUp:
         left.
         """
         toolchains, releases, journal = self.settings.interpreters, self.releases, self.journal
-        if not journal.fault.holds or (not toolchains and releases is None):
+        if not draft.fault.holds or (not toolchains and releases is None):
             return
         own = self.report.environment.get("torch", "")
         with self.adding(Step.COMPARE, least=journal.clock.left if releases is not None else 0.0):
             jobs = self.settings.trial_jobs
             found = compare(draft.repro, draft.data, self.place, toolchains, journal, jobs=jobs)
-            journal.fault = fold.compared(journal.fault, found, own)
+            journal.add(versions=fold.compared(found, own))
             if releases is not None:
                 found += compare_releases(draft.repro, draft.data, self.place, releases, journal, own=own)
-                journal.fault = fold.compared(journal.fault, found, own)
+                journal.add(versions=fold.compared(found, own))
 
     def look_further(self, draft: Draft, suspects: Sequence[Region]) -> None:
         """Write repros of the secondary culprits; ``suspects`` are regions known to fail in isolation."""
         if draft.found is not None:
             timings = self.report.timings
             with self.adding(Step.FURTHER, least=sum(timings.get(step, 0.0) for step in FIRST_STEPS)):
-                write_further(
+                further = write_further(
                     draft.found,
                     suspects,
+                    self.journal.fault,
                     surveys=self.surveys,
                     place=self.place,
                     journal=self.journal,
                     jobs=self.settings.trial_jobs,
                 )
+                for culprits in further:
+                    self.journal.add(culprits=culprits)
+                    self.journal.keep()
 
     def hear_witnesses(self) -> list[Testimony]:
         """Rerun the script under PyTorch's own minifier; the report quotes its findings, and the verdict stays."""

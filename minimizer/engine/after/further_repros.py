@@ -8,18 +8,19 @@ reduces to the first culprit's program (input values aside).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from minimizer.engine.budget.patience import HALF
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Repro, bundle, called, emit
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import data_of
 from minimizer.engine.levels.culprits import is_holder, listed_with_the_first, named
-from minimizer.engine.levels.draft import Found
+from minimizer.engine.levels.draft import GraphCulprit
 from minimizer.engine.levels.from_outcomes import culprit_of, details_of, failure_of
-from minimizer.engine.localize.equal_windows import equal_windows
+from minimizer.engine.localize.equal_windows import EqualWindows, equal_windows
 from minimizer.engine.localize.further_faults import Further, Unreduced, further
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.signature import signature_of
@@ -40,32 +41,43 @@ MOST = 3
 """Most repros of one script, including the first."""
 
 
+Culprits = tuple[Culprit, ...]
+
+
 def write_further(
-    found: Found, suspects: Sequence[Region], *, surveys: Surveys, place: Place, journal: Journal, jobs: int
-) -> None:
+    found: GraphCulprit,
+    suspects: Sequence[Region],
+    fault: Fault,
+    *,
+    surveys: Surveys,
+    place: Place,
+    journal: Journal,
+    jobs: int,
+) -> Iterator[Culprits]:
     """List the other places of the first culprit; write and verify ``repro-2.py`` and so on for other failing regions.
 
-    A repro that does not fail in clean processes is dropped.
+    Yields all culprits of the fault whenever more is known of them. A repro that does not fail in clean processes is
+    dropped.
 
     Args:
         found: the first culprit.
         suspects: regions known to fail in isolation, in addition to those that localization found.
         surveys: runs the script once more, for modules that share the graph.
         place: the sandbox, interpreter and folders.
-        journal: the job's record, whose fault gets further culprits.
+        fault: what is known by now; its first culprit is that of ``found``.
+        journal: the job's record.
         jobs: trials in parallel.
     """
     case = found.case
-    if case.otherwise is not None or case.tolerance is not None or not is_public(found.program):
-        # Healthy windows also differ if rounding is amplified or the script's own tolerance counts. A window that
-        # enters a transform without leaving it fails for that reason alone.
-        return
-    _Further(found, place, journal, jobs).run(suspects, surveys)
+    if case.otherwise is None and case.tolerance is None and is_public(found.program):
+        # Else healthy windows also differ, since rounding is amplified or the script's own tolerance counts. A window
+        # that enters a transform without leaving it fails for that reason alone.
+        yield from _Further(found, place, journal, jobs).run(fault, suspects, surveys)
 
 
 @dataclass(frozen=True)
 class _Written:
-    """A verified repro of a further culprit."""
+    """The repro of a further culprit, which names it if it is verified."""
 
     culprit: Culprit
     repro: Repro
@@ -75,78 +87,65 @@ class _Written:
 class _Further:
     """The search for further culprits of one script."""
 
-    def __init__(self, found: Found, place: Place, journal: Journal, jobs: int) -> None:
+    def __init__(self, found: GraphCulprit, place: Place, journal: Journal, jobs: int) -> None:
         self._found, self._place, self._journal, self._jobs = found, place, journal, jobs
 
-    def run(self, suspects: Sequence[Region], surveys: Surveys) -> None:
-        """Take the steps in order; each adds its findings to the fault."""
-        found = self._found
-        equal = self._equal()
-        self._ask_instances(surveys)
+    def run(self, fault: Fault, suspects: Sequence[Region], surveys: Surveys) -> Iterator[Culprits]:
+        """Take the steps in order; yields the culprits after each."""
+        found, known, equal = self._found, fault.culprits, self._equal()
+        if equal.instances is not None:
+            known = _with_instances(known, equal.instances)
+        for region in equal.wrong:
+            known = listed_with_the_first(known, region)
+        yield known
+        if (instances := self._instances(fault, surveys)) is not None:
+            yield (known := _with_instances(known, instances))
         others = further(
             found.program,
             found.located,
             found.reduced,
             found.oracle,
             suspects=suspects,
-            same=equal,
+            same=equal.wrong,
             reduce=self._smallest,
             tell=self._tell,
         )
         written = list[_Written]()
         for other in others:
             if isinstance(other, Region):
-                self._list_with_the_first(other)
+                yield (known := listed_with_the_first(known, other))
             elif isinstance(other, Unreduced):
-                self._name(other)
+                yield (known := named(known, other))
             elif (one := _write(other, f"repro-{len(written) + 2}.py", found, self._place, self._journal)) is not None:
-                written.append(one)
+                yield (known := (*(culprit for culprit in known if not is_holder(culprit, one.culprit)), one.culprit))
+                if one.culprit.repro:
+                    written.append(one)
                 if len(written) + 1 == MOST:
                     break
-        _read_code(written, self._place, self._journal)
+        yield from _with_code(known, written, self._place, self._journal)
 
-    def _equal(self) -> tuple[Region, ...]:
+    def _equal(self) -> EqualWindows:
         """The places in the graph where the same operators fail; they count as the same fault."""
         found, journal = self._found, self._journal
         kinds = {accepted.kind for accepted in found.oracle.accepts}
         if (
             Kind.HANG in kinds or found.oracle.sequential is not None
         ):  # each trial of a hang runs into a timeout, and a flaky failure needs many
-            return ()
+            return EqualWindows((), None)
         half = HALF * journal.clock.spare
-        equal = equal_windows(
+        return equal_windows(
             found.program, found.located, found.oracle, is_over=lambda: journal.clock.spare < half, tell=self._tell
         )
-        if equal.instances is not None:
-            self._know(equal.instances)
-        for region in equal.wrong:
-            self._list_with_the_first(region)
-        return equal.wrong
 
-    def _know(self, instances: Instances) -> None:
-        """Add to the first culprit which equal modules have the same fault."""
-        fault = self._journal.fault
-        self._journal.fault = fault.blaming(fault.culprits[0].model_copy(update={"instances": instances}))
-
-    def _list_with_the_first(self, region: Region) -> None:
-        fault = self._journal.fault
-        self._journal.fault = replace(fault, culprits=listed_with_the_first(fault.culprits, region))
-
-    def _name(self, other: Unreduced) -> None:
-        fault = self._journal.fault
-        self._journal.fault = replace(fault, culprits=named(fault.culprits, other))
-
-    def _ask_instances(self, surveys: Surveys) -> None:
+    def _instances(self, fault: Fault, surveys: Surveys) -> Instances | None:
         """Rerun the script to see which of the equal modules that share the graph fail; only for a module of a list."""
-        case, rate = self._found.case, self._journal.fault.failure
+        case, rate = self._found.case, fault.failure
         is_one_of_many = re.search(r"(^|\.)\d+(\.|$)", case.instance) is not None
         is_steady = rate is not None and rate.reproducibility.failed == rate.reproducibility.runs
         if not (is_one_of_many and is_steady and case.signature.kind.is_numeric) or case.is_warm:
-            return
+            return None
         self._tell(f"the modules that share the compiled code of {case.instance}: the script is run once more")
-        known = surveys.each_instance(case, seconds=HALF * self._journal.clock.spare)
-        if known is not None:
-            self._know(known)
+        return surveys.each_instance(case, seconds=HALF * self._journal.clock.spare)
 
     def _smallest(self, window: Program, oracle: Oracle) -> Program:
         literal = self._found.case.survey.literal
@@ -160,8 +159,11 @@ class _Further:
         self._journal.progress(trials=self._found.oracle.trials, message=message)
 
 
-def _write(other: Further, name: str, found: Found, place: Place, journal: Journal) -> _Written | None:
-    """Write and verify the repro of a culprit under this name; None if it does not fail in clean processes."""
+def _write(other: Further, name: str, found: GraphCulprit, place: Place, journal: Journal) -> _Written | None:
+    """Write and verify the repro of a culprit under this name; None if it also fails without the compiler.
+
+    The culprit has no ``repro`` if that does not fail in clean processes.
+    """
     culprit = culprit_of(other.program, found.oracle.operators(other.program), other.outcome, other.window)
     repro = _repro(other, culprit, name, found, journal)
     data = data_of(repro, found.case)
@@ -181,13 +183,10 @@ def _write(other: Further, name: str, found: Found, place: Place, journal: Journ
     culprit = culprit.model_copy(
         update={"further": True, "what": what, "repro": name if verification.holds else culprit.repro}
     )
-    others = (known for known in journal.fault.culprits if not is_holder(known, culprit))
-    journal.fault = replace(journal.fault, culprits=(*others, culprit))
-    journal.keep()
-    return _Written(culprit, repro, data) if verification.holds else None
+    return _Written(culprit, repro, data)
 
 
-def _read_code(written: Sequence[_Written], place: Place, journal: Journal) -> None:
+def _with_code(known: Culprits, written: Sequence[_Written], place: Place, journal: Journal) -> Iterator[Culprits]:
     """Add Inductor's generated code for further culprits, in the time left of the search for them.
 
     Only if the code of the first culprit was requested, and as much time is left as it took.
@@ -202,15 +201,19 @@ def _read_code(written: Sequence[_Written], place: Place, journal: Journal) -> N
         code = generated_code(
             one.repro, one.data, place, journal, one.culprit.ops, blame=None, seconds=journal.clock.left
         )
-        known = [
+        known = tuple(
             culprit.model_copy(update={"generated_code": code}) if culprit.repro == one.culprit.repro else culprit
-            for culprit in journal.fault.culprits
-        ]
-        journal.fault = replace(journal.fault, culprits=tuple(known))
-        journal.keep()
+            for culprit in known
+        )
+        yield known
 
 
-def _repro(other: Further, culprit: Culprit, name: str, found: Found, journal: Journal) -> Repro:
+def _with_instances(known: Culprits, instances: Instances) -> Culprits:
+    """Culprits, the first of them with the equal modules that have its fault too."""
+    return known[0].model_copy(update={"instances": instances}), *known[1:]
+
+
+def _repro(other: Further, culprit: Culprit, name: str, found: GraphCulprit, journal: Journal) -> Repro:
     signature = signature_of(other.outcome)
     assert signature is not None
     repro = emit(

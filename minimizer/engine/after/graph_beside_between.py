@@ -96,7 +96,7 @@ def _report(own: Reached, graph: Reached, notes: Iterable[str], journal: Journal
     if first is own:
         for name, content in second.as_second.items():
             journal.show(name, content)
-        journal.fault = _telling_of(second.fault, own.fault)
+        journal.record(_telling_of(second.fault, own.fault))
         journal.keep()
         return
     for note in notes:
@@ -111,7 +111,7 @@ def _mention(case: Case, journal: Journal) -> None:
     said = case.message.splitlines()[0][:300] if case.message else ""
     signature = case.signature
     seen = AlsoSeen(kind=signature.kind, signature=signature.text, message=case.message[:2000])
-    journal.fault = _also_seen(journal.fault, seen)
+    journal.record(_also_seen(journal.fault, seen))
     journal.note(
         f"A compiled graph fails by itself too ({signature.kind}): {said} Once the fault between graphs is worked around, "
         "a second run of this script reduces that."

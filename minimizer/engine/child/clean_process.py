@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from minimizer.engine.child.trouble import Death, Rule, rule_for
+from minimizer.engine.child.trouble import Death, EndRule, rule_for
 from minimizer.engine.child.untrusted import tail
 from minimizer.sandbox import Sandbox
 
@@ -32,7 +32,7 @@ class CleanRun:
     seconds: float
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> EndRule:
         """The rule that attributes its end to the program, to the machine, or to neither."""
         return rule_for(Death.by_status(self.status, self.output))
 

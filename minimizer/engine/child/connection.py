@@ -21,7 +21,7 @@ from minimizer.engine.child import protocol, wire
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.protocol import Phase, Ready, Stacks
-from minimizer.engine.child.trouble import KILLED, UNTOLD, Death, Fault, rule_for
+from minimizer.engine.child.trouble import KILLED, UNTOLD, AtFault, Death, rule_for
 from minimizer.engine.child.untrusted import tail
 from minimizer.engine.child.watchdog import CROWDED, Action, Watchdog, crowding
 from minimizer.engine.child.wire import NOTHING_MORE, Inbox, Message
@@ -58,7 +58,7 @@ def refusal(who: str, death: Death, late: str = "") -> WorkerTrouble | ChildFail
     gone = f"was gone, and had not ended within {CHILD_END_SECONDS:.0f} s"
     known = {KILLED: "was killed, for want of memory most often", UNTOLD: gone}
     said = f"{who} {late or known.get(rule, 'is gone')}"
-    return WorkerTrouble(said) if rule.fault is Fault.MACHINE else ChildFailed(said)
+    return WorkerTrouble(said) if rule.fault is AtFault.MACHINE else ChildFailed(said)
 
 
 @dataclass

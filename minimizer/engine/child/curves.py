@@ -12,7 +12,7 @@ from pydantic import Field, FiniteFloat, model_validator
 from minimizer.engine.child.bounded import Count, Line, Loose, Name, Number, Seconds
 from minimizer.engine.child.compilations import StackLine
 
-Step = tuple[Annotated[int, Field(ge=0, le=1000)], float, Number, Number]
+TrainingStep = tuple[Annotated[int, Field(ge=0, le=1000)], float, Number, Number]
 """A backward: the index of its line, the loss, and the norms of gradients and parameters at the next optimizer step."""
 
 
@@ -20,7 +20,7 @@ class Curve(Loose):
     """The backwards of a run in order. ``lines``: those that call a backward. ``took``: seconds of the run."""
 
     lines: list[Line] = Field(default_factory=list, max_length=1000)
-    steps: list[Step] = Field(default_factory=list, max_length=5000)
+    steps: list[TrainingStep] = Field(default_factory=list, max_length=5000)
     took: Seconds = 0.0
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from minimizer.engine.child.compilations import Break, Recompile
 from minimizer.engine.child.curves import Curve, Examined, SignedError
 from minimizer.engine.child.exact_log import ExactLog
 from minimizer.engine.child.traced import Sides, Traced
-from minimizer.engine.child.trouble import Death, Fault, Rule, is_starved_compiler, rule_for
+from minimizer.engine.child.trouble import AtFault, Death, EndRule, is_starved_compiler, rule_for
 from minimizer.inside.rulings import Ruling, Unlike
 from minimizer.vocabulary import Kind
 
@@ -250,10 +250,10 @@ class Outcome(Loose):
     @property
     def judged(self) -> Outcome:
         """This outcome, or ``lost`` if the machine is at fault."""
-        return self.model_copy(update={"ending": Ending.LOST}) if self.rule.fault is Fault.MACHINE else self
+        return self.model_copy(update={"ending": Ending.LOST}) if self.rule.fault is AtFault.MACHINE else self
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> EndRule:
         """The rule that attributes its end to the program, to the machine, or to neither."""
         said = f"{self.exception.message}\n{self.exception.root_message}" if self.exception is not None else ""
         has_died = self.ending in (Ending.CRASH, Ending.LOST)

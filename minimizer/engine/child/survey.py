@@ -9,7 +9,7 @@ from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.connection import Connection, Task
 from minimizer.engine.child.protocol import End, Finished, Held, MadeCall, Phase
 from minimizer.engine.child.sent_program import parse_program
-from minimizer.engine.child.trouble import Death, Rule, rule_for
+from minimizer.engine.child.trouble import Death, EndRule, rule_for
 from minimizer.engine.child.untrusted import read_untrusted
 from minimizer.engine.child.watchdog import Silence
 from minimizer.engine.child.wire import Message
@@ -49,7 +49,7 @@ class Survey:
         self._files: dict[frozenset[str], Path] = {}
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> EndRule:
         """The rule that attributes the end of a run that died to the script, to the machine, or to neither."""
         return rule_for(Death(self.signal, self.exit, is_by_us=self.timed_out or self.silence is not None))
 

@@ -41,7 +41,7 @@ STARVED = re.compile(r"out of memory|can't allocate memory|MemoryError")
 """Messages of a run that ran out of memory. In a trial, the program may be the cause: it is compared with eager."""
 
 
-class Fault(Enum):
+class AtFault(Enum):
     """Who is at fault for an end."""
 
     SCRIPT = "the program that was run: a failure like others"
@@ -89,84 +89,84 @@ class Death:
 
 
 @dataclass(frozen=True)
-class Rule:
+class EndRule:
     """A rule: its name, its condition ``holds``, who is at fault, how to retry, and why."""
 
     name: str
     holds: Callable[[Death], bool]
-    fault: Fault
+    fault: AtFault
     again: Again
     why: str
 
 
-GPU_IS_FULL = Rule(
+GPU_IS_FULL = EndRule(
     "the GPU is full",
     lambda death: death.gpu == OUT_OF_MEMORY or GPU_FULL.search(death.said) is not None,
-    Fault.MACHINE,
+    AtFault.MACHINE,
     Again.ALONE,
     "it says nothing of a program while other processes hold GPU memory too",
 )
-ENDED_BY_US = Rule(
+ENDED_BY_US = EndRule(
     "ended by us",
     lambda death: death.is_by_us,
-    Fault.NOBODY,
+    AtFault.NOBODY,
     Again.NOT,
     "a limit or a watchdog has ended it; whether that is a hang is for the watchdog to say, which has seen its stack",
 )
-MACHINE_IS_BROKEN = Rule(
+MACHINE_IS_BROKEN = EndRule(
     "a broken or exhausted machine",
     lambda death: BROKEN.search(death.said) is not None or (death.is_run and STARVED.search(death.said) is not None),
-    Fault.MACHINE,
+    AtFault.MACHINE,
     Again.CLEAN_CACHE,
     "a trial that was killed while it compiled leaves a truncated library, and a full disk or memory spoils what is being written",
 )
-KILLED = Rule(
+KILLED = EndRule(
     "killed by SIGKILL",
     lambda death: death.signal == signal.SIGKILL,
-    Fault.MACHINE,
+    AtFault.MACHINE,
     Again.SAME,
     "by the kernel for want of memory, most often: a process that kills itself does so again, and others seldom strike twice",
 )
-BUS_ERROR = Rule(
+BUS_ERROR = EndRule(
     "killed by SIGBUS",
     lambda death: death.signal == signal.SIGBUS,
-    Fault.SCRIPT,
+    AtFault.SCRIPT,
     Again.CLEAN_CACHE,
     "a truncated library raises it too, so that it counts as a crash on a clean cache only",
 )
-UNTOLD = Rule(
+UNTOLD = EndRule(
     "nobody tells how it ended",
     lambda death: death.is_untold,
-    Fault.MACHINE,
+    AtFault.MACHINE,
     Again.SAME,
     "the process that reports an end runs nothing of a script: it does so in a moment where it gets a processor",
 )
-LATE_IN_A_CROWD = Rule(
+LATE_IN_A_CROWD = EndRule(
     "late, on a machine that has too much to do",
     lambda death: death.is_late and death.is_crowded,
-    Fault.MACHINE,
+    AtFault.MACHINE,
     Again.NOT,
     "an answer that takes a moment on a machine at rest",
 )
-LATE = Rule("late", lambda death: death.is_late, Fault.NOBODY, Again.NOT, "nothing else keeps it from answering")
-SILENT = Rule(
+LATE = EndRule("late", lambda death: death.is_late, AtFault.NOBODY, Again.NOT, "nothing else keeps it from answering")
+SILENT = EndRule(
     "without a word",
     lambda death: death.is_silent,
-    Fault.MACHINE,
+    AtFault.MACHINE,
     Again.CLEAN_CACHE,
     "a trial says how it ended, whatever the program does",
 )
-OWN_CODE_RAISED = Rule(
+OWN_CODE_RAISED = EndRule(
     "our own code raised",
     lambda death: death.status == OWN_CODE,
-    Fault.NOBODY,
+    AtFault.NOBODY,
     Again.NOT,
     "the child's own code ends it with a status that a script does not use",
 )
-BY_ITSELF = Rule(
+BY_ITSELF = EndRule(
     "by itself",
     lambda death: True,
-    Fault.SCRIPT,
+    AtFault.SCRIPT,
     Again.NOT,
     "an exception, an exit status, or a signal that nobody else sends",
 )
@@ -177,7 +177,7 @@ RULES = (
 KILLED_EACH_TIME = "was killed with SIGKILL each time: by the kernel for want of memory, or by itself"
 
 
-def rule_for(death: Death) -> Rule:
+def rule_for(death: Death) -> EndRule:
     """The first of `RULES` that holds for an end."""
     return next(rule for rule in RULES if rule.holds(death))
 

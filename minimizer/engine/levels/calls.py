@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels import cached_calls, call_sequence
 from minimizer.engine.levels.draft import Draft
@@ -45,26 +46,25 @@ class CallsLevel:
         """The verdict on a failure that needs the compiler's caches; None if none was seen to."""
         self._has_asked_caches = False
 
-    def by_sequence(self, case: Case) -> Draft | None:
-        """A repro made of the calls of the graph that led to the failing one."""
+    def by_sequence(self, case: Case, known: Fault) -> Draft | None:
+        """A repro made of the calls of the graph that led to the failing one. ``known``: the findings on that."""
         with suppress(ChildFailed):
             text = self._from_held(case, lambda held: call_sequence.as_script(held.program, held.survey.calls()))
-            return self._draft(case, self._made(case, text, case.program)) if text is not None else None
+            return self._draft(case, self._made(case, text, case.program, known), known) if text is not None else None
         return None
 
-    def by_caches(self, case: Case, cache: Cache) -> Draft | None:
-        """A repro made of calls that share a cache, the last of which fails."""
+    def by_caches(self, case: Case, cache: Cache, known: Fault) -> Draft | None:
+        """A repro made of calls that share a cache, the last of which fails. ``known``: the findings on that."""
         scripts = self._from_held(
             case, lambda held: list(cached_calls.as_scripts(held.program, held.survey.calls()[-1]))
         )
         judge = Rerun(self._executor, self._script, caches=True)
         for text, part in scripts or ():
-            script = self._made(case, text, part)
+            script = self._made(case, text, part, known)
             script = replace(script, cured=cached_calls.without_caches, what="", stage=cache.stage)
-            made = self._draft(case, script, judge)
+            made = self._draft(case, script, known, judge)
             if made is not None:
-                self._journal.fault = self._journal.fault.stating(mechanism="stale_cache", object=cache.name)
-                return made
+                return replace(made, known=made.fault.stating(mechanism="stale_cache", object=cache.name))
         return None
 
     def needs_caches(self, case: Case) -> Settled | None:
@@ -87,7 +87,7 @@ class CallsLevel:
             workaround = Workaround(
                 code=cached_calls.OFF, verified=True, where="behind the imports", what=COMPILES_ANEW
             )
-            self._journal.fault = replace(self._journal.fault, workaround=workaround)
+            self._journal.add(workaround=workaround)
             end = Settled(Status.PARTIAL, None, "", case.checked, kind=case.signature.kind, exception=case.exception)
             self.stale = of_caches(end, Cache(name, stage, case.message), is_warm=case.is_warm)
         return self.stale
@@ -106,17 +106,17 @@ class CallsLevel:
                     held.survey.close()
         return None
 
-    def _made(self, case: Case, text: str, part: Program) -> MadeScript:
+    def _made(self, case: Case, text: str, part: Program, known: Fault) -> MadeScript:
         """A script that makes calls of a part of a graph."""
         nodes = [node for node in part.nodes if node.counts]
         module = next((node.module for node in nodes if node.module), "")
-        repeats = passes_needed(self._journal.fault.announced.reproducibility)
+        repeats = passes_needed(known.announced.reproducibility)
         return MadeScript(text, SurveyedScript(self._triage.surveys, case, repeats), module, source_of(nodes[::-1]))
 
-    def _draft(self, case: Case, script: MadeScript, judge: Rerun | None = None) -> Draft | None:
+    def _draft(self, case: Case, script: MadeScript, known: Fault, judge: Rerun | None = None) -> Draft | None:
         """The repro of a script that was made of calls; None if it does not show the failure."""
         same = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=case.signature.kind)
         level = PythonLevel(
             self._executor, self._script, self._args, self._journal, jobs=self._jobs, made=script, rerun=judge
         )
-        return level.draft(same)
+        return level.draft(same, known)

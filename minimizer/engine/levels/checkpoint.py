@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import Any
@@ -20,17 +19,17 @@ from pydantic import BaseModel, ConfigDict
 from minimizer.engine.budget.patience import KEEP_SECONDS
 from minimizer.engine.child.sent_program import parse_program
 from minimizer.engine.emit import DATA_FILE, SCRIPT_FILE, Details, Repro, bundle, emit
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.from_outcomes import details_of
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.program.model import Program, as_json
 from minimizer.engine.program.regions import Region
-from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Case
 from minimizer.errors import ChildFailed
 from minimizer.report.culprit import Layer
-from minimizer.report.model import HistoryStep, Reduction, Reproducibility
+from minimizer.report.model import HistoryStep, Reproducibility
 from minimizer.sink import Sink
 
 NAME = "checkpoint.json"
@@ -53,10 +52,14 @@ class Checkpoint:
 
 
 class Keeper:
-    """Saves accepted candidates: a checkpoint at every step, and a repro every `KEEP_SECONDS`."""
+    """Saves accepted candidates: a checkpoint at every step, and a repro every `KEEP_SECONDS`.
 
-    def __init__(self, start: Checkpoint, case: Case, oracle: Oracle, journal: Journal) -> None:
+    ``lines``: those of the best repro published so far.
+    """
+
+    def __init__(self, start: Checkpoint, case: Case, oracle: Oracle, journal: Journal, lines: int = 0) -> None:
         self._start, self._case, self._oracle, self._journal = start, case, oracle, journal
+        self.lines = lines
         self._next_repro = 0.0
         self._steps: list[HistoryStep] = []
 
@@ -65,8 +68,8 @@ class Keeper:
         """Every accepted step, those of earlier attempts first."""
         return [*self._start.history, *self._steps]
 
-    def step(self, step: HistoryStep, program: Program) -> None:
-        """Record an accepted candidate: extend the history, save a checkpoint and, when one is due, a repro."""
+    def step(self, step: HistoryStep, program: Program, fault: Fault) -> None:
+        """Record an accepted candidate: extend the history, save a checkpoint and, when one is due, a repro of the fault."""
         start = self._start
         before = start.history[-1].trial if start.history else 0
         seconds = round(start.seconds + step.seconds, 3)
@@ -74,26 +77,26 @@ class Keeper:
         reached = replace(start, best=program, trials=self._oracle.trials, seconds=seconds, history=tuple(self.history))
         save(reached, self._case, self._journal.sink)
         if time.monotonic() >= self._next_repro:
-            self._write(program)
+            self._write(program, fault)
             self._next_repro = time.monotonic() + KEEP_SECONDS
 
-    def _write(self, program: Program) -> None:
-        fault, outcome = self._journal.fault, self._oracle.shown(program)
+    def _write(self, program: Program, fault: Fault) -> None:
+        outcome = self._oracle.shown(program)
         numel = sum(i.meta.numel for i in program.inputs if i.stored is not None and i.meta is not None)
-        if outcome is None or fault.failure is None or numel > REPRO_NUMEL:
+        if outcome is None or numel > REPRO_NUMEL:
             return
         with suppress(SyntaxError, ChildFailed):
             details = details_of(program, outcome, self._case.tolerance)
-            repro = write(program, details, fault.failure.reproducibility, self._journal)
+            repro = write(program, details, fault.announced.reproducibility, fault, self._journal)
             repro = replace(repro, source=UNFINISHED + repro.source)
-            if fault.reduction is not None:
-                self._journal.fault = fault.counting(lines_after=repro.lines)
+            self.lines = repro.lines
+            self._journal.record(fault.counting(lines_after=repro.lines))
             keep_repro(repro, data_of(repro, self._case), self._journal)
 
 
-def write(program: Program, details: Details, rate: Reproducibility, journal: Journal) -> Repro:
-    """The repro of a program that fails at this rate, with the failure and culprits of the journal's fault."""
-    fault, environment = journal.fault, journal.report.environment
+def write(program: Program, details: Details, rate: Reproducibility, fault: Fault, journal: Journal) -> Repro:
+    """The repro of a program that shows this fault, and fails at this rate."""
+    environment = journal.report.environment
     return emit(program, fault.announced, fault.culprits, environment=environment, rate=rate, details=details)
 
 
@@ -112,19 +115,6 @@ def keep_repro(repro: Repro, data: bytes | None, journal: Journal) -> None:
         journal.show(ARCHIVE, bundle(repro, data))
     journal.show(SCRIPT_FILE, repro.source.encode())
     journal.repro = repro.source
-
-
-def recorder(journal: Journal, size: int, start: Reduction) -> Callable[[HistoryStep, object], None]:
-    """A callback that records the accepted steps when a script of ``size`` statements is reduced further from
-    ``start``.
-    """
-
-    def record(step: HistoryStep, _: object) -> None:
-        reached = start.model_copy(update={"trials": step.trial})
-        journal.fault = replace(journal.fault, reduction=reached)
-        journal.progress(nodes=step.nodes, nodes_before=size, trials=step.trial, message=said(step.by))
-
-    return record
 
 
 class _Stored(BaseModel):

@@ -12,6 +12,7 @@ from minimizer.engine.advice.rules import Cause
 from minimizer.engine.child.protocol import Health
 from minimizer.engine.diagnose.ladder import on_backend
 from minimizer.engine.emit import Details
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.cost_oracle import LEAST_TIMES, PARTITIONED, Bar, CostOracle, SavedOracle, times_more
 from minimizer.engine.levels.draft import Draft
@@ -89,22 +90,18 @@ class SavedLevel(FindingLevel):
         super().__init__(script, args, journal, oracle, jobs=jobs)
         self._saved = oracle
 
-    def draft(self) -> Draft | None:
+    def draft(self, fault: Fault) -> Draft | None:
         """Reduce the script; see `FindingLevel.draft`."""
         fold.on_device(self._journal.report, "cpu")
-        culprit = Culprit(source=self._saved.cause.finding.source)
-        self._journal.fault = replace(self._journal.fault, culprits=(culprit,))
-        return super().draft()
+        return super().draft(replace(fault, culprits=(Culprit(source=self._saved.cause.finding.source),)))
 
-    def _emit(self, text: str) -> Draft | None:
+    def _emit(self, text: str, fault: Fault) -> Draft | None:
         """Find the stage with the reduced script, which ends well, and write the repro."""
         stage = Stage.AOT_AUTOGRAD if self._saved.is_partitioned(text) else Stage.INDUCTOR
-        self._journal.blame(self._journal.fault.stating(stage=stage))
-        return super()._emit(text)
+        return super()._emit(text, self._journal.blame(fault.stating(stage=stage)))
 
 
-def announce(kind: Kind, cause: Cause, journal: Journal) -> None:
-    """Announce the finding as a failure; it stays in the report however the search ends."""
+def announce(kind: Kind, cause: Cause, known: Fault, journal: Journal) -> Fault:
+    """Add the finding to what is known, as a failure; it stays in the report however the search ends."""
     failure = Failure(kind=kind, stage=Stage.UNKNOWN, message=cause.finding.what, signature=Signature(kind).text)
-    journal.fault = replace(journal.fault, failure=failure)
-    journal.announce(journal.fault)
+    return journal.announce(replace(known, failure=failure))

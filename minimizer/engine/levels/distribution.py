@@ -10,6 +10,7 @@ from minimizer.engine.child.outcome import Apart, Ending, Outcome
 from minimizer.engine.child.protocol import OtherDraws
 from minimizer.engine.emit import Details
 from minimizer.engine.emit.distribution_idiom import asserts
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import ALWAYS
 from minimizer.engine.levels.from_outcomes import details_of
@@ -80,20 +81,18 @@ class DistributionLevel(MeasuredLevel):
         apart = self._oracle.apart(program)
         if apart is None or len(program.outputs) != 1:
             return None
-        self._work_around(program)
         (outcome,) = self._oracle.trial.judge([program])
         writes = details_of(program, outcome, None).get("writes", [])
         return {"figure": apart.figure, "apart": abs(apart.eager - apart.compiled) / 2, "writes": writes}
 
-    def _work_around(self, program: Program) -> None:
-        if self._oracle.is_cured(program):
-            workaround = Workaround(code=EAGERS_OPERATORS, verified=True, where="behind the imports", what=AS_IN_EAGER)
-            self._journal.fault = replace(self._journal.fault, workaround=workaround)
+    def _workaround(self, program: Program) -> Workaround | None:
+        if not self._oracle.is_cured(program):
+            return None
+        return Workaround(code=EAGERS_OPERATORS, verified=True, where="behind the imports", what=AS_IN_EAGER)
 
 
-def announce(draws: OtherDraws, journal: Journal) -> None:
-    """Announce the failure; it stays in the report however the search ends."""
+def announce(draws: OtherDraws, known: Fault, journal: Journal) -> Fault:
+    """Add the failure to what is known; it stays in the report however the search ends."""
     message = f"Inductor's own {draws.what}"
     failure = Failure(kind=KIND, stage=Stage.INDUCTOR, message=message, signature=Signature(KIND).text)
-    journal.fault = replace(journal.fault, failure=failure)
-    journal.announce(journal.fault)
+    return journal.announce(replace(known, failure=failure))

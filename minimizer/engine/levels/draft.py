@@ -7,10 +7,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from minimizer.engine.between.answer import Found as Difference
+from minimizer.engine.between.answer import Found
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.diagnose import Patient
 from minimizer.engine.emit import Details, Repro
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import Checkpoint, data_of, keep_repro, write
 from minimizer.engine.levels.from_outcomes import details_of, dispute
@@ -26,7 +27,7 @@ ALWAYS = Reproducibility(failed=1, runs=1)
 
 
 @dataclass(frozen=True)
-class Found:
+class GraphCulprit:
     """The first culprit: its case, the graph it was found in, its place in it, and its minimal program.
 
     ``program`` has gradients if they are at fault or the script trains: a further fault may be in a gradient.
@@ -68,6 +69,7 @@ class Draft:
 
     Args:
         repro: its text and idiom.
+        known: the findings on the fault that it shows.
         data: the content of its data file, if it needs one.
         details: how its program fails, to write the repro again; None if it is already written for a flaky failure.
         way: the search that found it, to fall back to a less reduced program; None if there is none.
@@ -79,13 +81,14 @@ class Draft:
     """
 
     repro: Repro
+    known: Fault
     data: bytes | None = None
     details: Details | None = None
     way: Way | None = None
-    found: Found | None = None
+    found: GraphCulprit | None = None
     disputed: str | None = None
     patient: Patient | None = None
-    difference: Difference | None = None
+    difference: Found | None = None
     clean_runs: CleanRuns | None = None
 
     @property
@@ -94,36 +97,41 @@ class Draft:
         known = self.clean_runs
         return known if known is not None and (known.repro, known.data) == (self.repro, self.data) else None
 
-    def keep(self, journal: Journal) -> None:
-        """Publish the repro, so that it can be downloaded during its verification."""
-        journal.fault = journal.fault.counting(lines_after=self.repro.lines)
+    @property
+    def fault(self) -> Fault:
+        """The fault that it shows, with the size of this repro."""
+        return self.known.counting(lines_after=self.repro.lines)
+
+    def keep(self, journal: Journal) -> Draft:
+        """Publish the repro with its fault, so that it can be downloaded during its verification."""
+        journal.record(self.fault)
         keep_repro(self.repro, self.data, journal)
-        journal.tell_repro(verified=False)
+        journal.tell_repro(self.fault, verified=False)
+        return self
 
 
 class Writer:
-    """Writes repros of a case's programs, with the failure and culprits of the journal's fault at that time."""
+    """Writes repros of a case's programs."""
 
     def __init__(self, case: Case, oracle: Oracle, journal: Journal) -> None:
         self._case, self._oracle, self._journal = case, oracle, journal
 
-    def draft(self, program: Program, measured: Measured, rate: Reproducibility) -> Draft:
-        """Write the repro of a reduced program, and publish it at once."""
+    def draft(self, program: Program, measured: Measured, rate: Reproducibility, fault: Fault) -> Draft:
+        """Write the repro of a reduced program that shows this fault, and publish it at once."""
         details = self._details(program, measured.outcome)
         if disputed := self._disputed(program, measured):
             details["disputed"] = disputed
-        repro = write(program, details, rate, self._journal)
+        repro = write(program, details, rate, fault, self._journal)
         again = details if always(rate) else None
-        draft = Draft(repro, data_of(repro, self._case), again, disputed=details.get("disputed"))
-        draft.keep(self._journal)
-        return draft
+        draft = Draft(repro, fault, data_of(repro, self._case), again, disputed=details.get("disputed"))
+        return draft.keep(self._journal)
 
-    def candidate(self, program: Program) -> tuple[Repro, bytes | None] | None:
+    def candidate(self, fault: Fault, program: Program) -> tuple[Repro, bytes | None] | None:
         """The repro and data of a program of the last judged batch; None if it did not fail or cannot be written."""
         outcome = self._oracle.shown(program)
         with suppress(SyntaxError, ChildFailed):
             if outcome is not None:
-                repro = write(program, self._details(program, outcome), ALWAYS, self._journal)
+                repro = write(program, self._details(program, outcome), ALWAYS, fault, self._journal)
                 return repro, data_of(repro, self._case)
         return None
 

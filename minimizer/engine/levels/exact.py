@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from minimizer.engine import fold
 from minimizer.engine.between import passes, words
 from minimizer.engine.between.answer import Answer, Found, unanswered
 from minimizer.engine.between.assertion import OUT, OUTS, Claim, draw_from
@@ -27,7 +28,7 @@ from minimizer.engine.between.wrapper_effect import told, wrapper_effect
 from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.exact_log import Glance, Look
 from minimizer.engine.child.executor import Executor
-from minimizer.engine.emit import Repro
+from minimizer.engine.findings import UNKNOWN, Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.text import TextLevel
@@ -87,45 +88,46 @@ class BetweenGraphs(TextLevel):
         self._text = unchecked
         return replace(without, failed_check=answer.failed_check)
 
-    def draft(self, found: Found, *, reduces: bool = True) -> Draft | None:
+    def draft(self, found: Found, known: Fault = UNKNOWN, *, reduces: bool = True) -> Draft | None:
         """Reduce the script and write its repro; None if the rest cannot be asserted, or ``reduces`` is false.
 
-        The failure is in the report from the beginning: it is confirmed, however this ends.
+        The failure is in the report from the beginning: it is confirmed, however this ends. ``known``: earlier findings.
 
         Raises:
             BudgetExceeded: the time is over.
             ChildFailed: the child went away.
         """
-        self._announce(found)
+        fault = self._seen(found, known)
         mechanism = mechanism_of(found, self._runs, self._text)
-        self._explain(found, mechanism)
+        fault = self._journal.announce(self._explained(found, mechanism, fault))
         if not reduces:
             return None
         oracle = ExactOracle(self._executor, self._script, found, mechanism, slowest=self._runs.slowest)
         lines, kind = len(self._text.splitlines()), words.kind_of(found.difference)
-        reduced = self._reduced(Source.parse(self._text), oracle.check, kind, lines=lines, draws=found.draws)
-        self._blame(reduced)
+        reduced, fault = self._reduced(
+            Source.parse(self._text), oracle.check, kind, fault, lines=lines, draws=found.draws
+        )
+        fault = self._journal.record(self._blamed(reduced, fault))
         clock = self._journal.clock
         with clock.undisturbed(WRITE_SECONDS), clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
             with self._journal.step(Step.EMIT):
-                repro = self._emit(reduced, oracle)
+                draft = self._emit(reduced, oracle, fault)
             with suppress(BudgetExceeded):  # a repro matters more than the number of operators
-                self._count(reduced)
-            return Draft(repro, difference=found) if repro is not None else None
+                fault = self._journal.record(self._counted(reduced, draft.fault if draft is not None else fault))
+            return replace(draft, known=fault, difference=found) if draft is not None else None
 
-    def workaround(self, found: Found) -> Workaround | None:
+    def workaround(self, found: Found, mechanism: Mechanism | None) -> Workaround | None:
         """A workaround for a failure announced by `draft`; None if its mechanism is unknown.
 
         Raises:
             BudgetExceeded: the time is over.
             ChildFailed: the child went away.
         """
-        failure = self._journal.fault.announced
-        if failure.mechanism is None:  # the child went away first
+        if mechanism is None:  # the child went away first
             return None
         with suppress(SyntaxError):
             return find_workaround(
-                self._runs, self._text, found, failure.mechanism, self._line, self._bundle, script=self._script
+                self._runs, self._text, found, mechanism, self._line, self._bundle, script=self._script
             )
         return None
 
@@ -145,7 +147,8 @@ class BetweenGraphs(TextLevel):
         summary = told(effect, self._line_of(effect.glance), code)
         return replace(found, status=Status.FAILED, reason=Reason.WRAPPER_EFFECT, summary=summary)
 
-    def _announce(self, found: Found) -> None:
+    def _seen(self, found: Found, known: Fault) -> Fault:
+        """The failure, as far as the exact runs have shown it."""
         look, named = found.difference.look, found.difference.first
         self._line = look.line if look.line and not look.file else None
         raised = next((change for change in found.difference.changes if change.path == "raised"), None)
@@ -160,22 +163,22 @@ class BetweenGraphs(TextLevel):
             reproducibility=Reproducibility(failed=2, runs=2),
         )
         observed = tuple(words.observed(found, self._number))
-        self._take_failure(replace(self._journal.fault, failure=failure, observed=observed))
+        fold.on_device(self._journal.report, "cpu")
+        return self._journal.record(replace(known, failure=failure, observed=observed))
 
-    def _explain(self, found: Found, mechanism: Mechanism) -> None:
-        """Add the mechanism to the announced failure."""
+    def _explained(self, found: Found, mechanism: Mechanism, fault: Fault) -> Fault:
+        """The failure with its mechanism."""
         lost = words.object_in(found.difference)
         signature = f"between graphs: {mechanism} {lost} {found.difference.first.field}"
         is_extra = mechanism == "lost_mutation" and makes_extra_change(found)
-        known = self._journal.fault.stating(mechanism=mechanism, signature=signature, extra_change=is_extra)
+        known = fault.stating(mechanism=mechanism, signature=signature, extra_change=is_extra)
         first = Culprit(what=words.what(known.announced), source=known.announced.source)
-        self._journal.announce(replace(known, culprits=(first,)))
+        return replace(known, culprits=(first,))
 
-    def _blame(self, reduced: Source) -> None:
-        """Blame the line of the script that makes the lost effect or reads the stale value, if the reduced script shows
-        it.
+    def _blamed(self, reduced: Source, fault: Fault) -> Fault:
+        """The fault with the line of the script that makes the lost effect or reads the stale value, if the reduced
+        script shows it.
         """
-        fault = self._journal.fault
         failure, first = fault.announced, fault.culprits[0]
         line = culprit_line(reduced.tree, failure.object)
         if (promise := broken_promise(reduced.tree)) is not None:
@@ -187,7 +190,7 @@ class BetweenGraphs(TextLevel):
         if source is not None and failure.mechanism != "lost_gradient":  # its backward is the line, and known
             self._line, fault = line, fault.stating(source=source)
             first = first.model_copy(update={"source": source})
-        self._journal.fault = fault.blaming(first)
+        return fault.blaming(first)
 
     def _source(self, look: Look | Glance) -> culprit.Source | None:
         """The user's line at a look: in the script, or in a module of the user's."""
@@ -206,18 +209,20 @@ class BetweenGraphs(TextLevel):
         source = self._source(look)
         return source.line if source is not None and source.file == self._script.name else 0
 
-    def _count(self, reduced: Source) -> None:
-        """Count the operators that the compiled functions call, in the script and in the reduced script."""
+    def _counted(self, reduced: Source, fault: Fault) -> Fault:
+        """The fault with the operators that the compiled functions call, in the script and in the reduced script."""
         before, after = (self._rerun.observed(text).calls for text in (self._text, reduced.text))
-        known = self._journal.fault.counting(nodes_before=before)
-        self._journal.fault = replace(known, reduction=known.reduced.counted(after))
+        known = fault.counting(nodes_before=before)
+        return replace(known, reduction=known.reduced.counted(after))
 
-    def _emit(self, reduced: Source, oracle: ExactOracle) -> Repro | None:
+    def _emit(self, reduced: Source, oracle: ExactOracle, fault: Fault) -> Draft | None:
         plain = with_backend(reduced.text, oracle.backend)
         scripts = dict.fromkeys((named_entries(plain), plain))
-        forms = (self._written(text, _evidence(text)) for script in scripts for text in self._asserted(script, oracle))
+        forms = (
+            self._written(text, _evidence(text), fault) for script in scripts for text in self._asserted(script, oracle)
+        )
         shown = self._first_that_shows(forms, has_ended_itself)
-        return self._publish(shown) if shown is not None else None
+        return Draft(shown, fault).keep(self._journal) if shown is not None else None
 
     def _asserted(self, text: str, oracle: ExactOracle) -> Iterator[str]:
         """The script with an assertion at its end, in several forms, the most readable first."""

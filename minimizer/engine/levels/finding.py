@@ -12,6 +12,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+from minimizer.engine import fold
 from minimizer.engine.advice.asked import causes_of, first_line, trait
 from minimizer.engine.advice.rules import REPEATED, Cause
 from minimizer.engine.between import passes
@@ -19,6 +20,7 @@ from minimizer.engine.between.public import named_entries, with_backend
 from minimizer.engine.budget.patience import WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.finding_forms import forms
@@ -114,8 +116,8 @@ class FindingLevel(TextLevel):
         super().__init__(script, args, journal, oracle, jobs=jobs)
         self._oracle = oracle
 
-    def announce(self) -> None:
-        """Announce the finding as a failure; it stays in the report however the search ends."""
+    def announce(self, known: Fault) -> Fault:
+        """Add the finding to what is known, as a failure; it stays in the report however the search ends."""
         finding, kind = self._oracle.cause.finding, self._oracle.kind
         failure = Failure(
             kind=kind,
@@ -124,13 +126,13 @@ class FindingLevel(TextLevel):
             traceback="\n".join(finding.stack),
             signature=self._oracle.signature,
         )
-        self._take_failure(replace(self._journal.fault, failure=failure))
-        self._journal.announce(self._journal.fault)
+        fold.on_device(self._journal.report, "cpu")
+        fault = self._journal.announce(replace(known, failure=failure))
         culprit = Culprit(what=VALUES.sub("", self._oracle.cause.why), source=finding.source)
-        self._journal.blame(replace(self._journal.fault, culprits=(culprit,)))
+        return self._journal.blame(replace(fault, culprits=(culprit,)))
 
-    def draft(self) -> Draft | None:
-        """Reduce the script and write its repro.
+    def draft(self, fault: Fault) -> Draft | None:
+        """Reduce the script and write its repro. ``fault``: the announced finding.
 
         None if no text of it shows the finding, or no assertion of it can be written.
         """
@@ -144,18 +146,17 @@ class FindingLevel(TextLevel):
             if not oracle.aim(script.text) or not oracle.ends_well(script.text):
                 return None
             seen = oracle.observed(script.text)
-        journal.fault = journal.fault.stating(
-            reproducibility=Reproducibility(failed=2, runs=2)
-        )  # the survey was the first run
+        rate = Reproducibility(failed=2, runs=2)  # the survey was the first run
+        fault = journal.record(fault.stating(reproducibility=rate))
         lines = len(script.text.splitlines())
-        reduced = self._reduced(script, oracle.check, oracle.kind, lines=lines, operators=seen.calls, draws=seen.draws)
+        reduced, fault = self._reduced(
+            script, oracle.check, oracle.kind, fault, lines=lines, operators=seen.calls, draws=seen.draws
+        )
         with journal.clock.undisturbed(WRITE_SECONDS), journal.step(Step.EMIT):
-            journal.fault = replace(
-                journal.fault, reduction=journal.fault.reduced.counted(oracle.observed(reduced.text).calls)
-            )
-            return self._emit(reduced.text)
+            counted = fault.reduced.counted(oracle.observed(reduced.text).calls)
+            return self._emit(reduced.text, journal.record(replace(fault, reduction=counted)))
 
-    def _emit(self, text: str) -> Draft | None:
+    def _emit(self, text: str, fault: Fault) -> Draft | None:
         """The first form of the repro that reproduces what Dynamo says of the script."""
         cause = self._oracle.shown(text)
         if cause is None:
@@ -163,9 +164,9 @@ class FindingLevel(TextLevel):
         plain = with_backend(text, self._oracle.backend) if self._oracle.backend is not None else text
         for script in dict.fromkeys((named_entries(plain), plain)):
             for form in forms(script, self._oracle.kind, first_line(cause)):
-                repro = self._written(form.text, form.evidence)
+                repro = self._written(form.text, form.evidence, fault)
                 if self._oracle.shows(repro.source, partial(_says, form.evidence)):
-                    return Draft(self._publish(repro))
+                    return Draft(repro, fault).keep(self._journal)
         return None
 
 

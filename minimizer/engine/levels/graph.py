@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from minimizer.engine import fold
 from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import (
     BLAME_SHARE,
@@ -28,12 +27,13 @@ from minimizer.engine.budget.patience import (
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose.ladder import cheapest, climb, on_backend
 from minimizer.engine.diagnose.operator_contract import broken_operator
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import Checkpoint, Keeper, restore, save
 from minimizer.engine.levels.culprits import culprits
-from minimizer.engine.levels.draft import ALWAYS, Draft, Found, Way, Writer, always
-from minimizer.engine.levels.from_outcomes import culprit_of, mechanism_of
-from minimizer.engine.levels.window import Unreduced, Vanishes, WindowSearch
+from minimizer.engine.levels.draft import ALWAYS, Draft, GraphCulprit, Way, Writer, always
+from minimizer.engine.levels.from_outcomes import culprit_of, failure_of, mechanism_of
+from minimizer.engine.levels.window import Unreduced, Vanishes, WindowSearch, accepted
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Measured, Oracle
 from minimizer.engine.oracle.signature import Signature, also_seen, signature_of
@@ -53,6 +53,9 @@ BACKWARD = re.compile(r"\bbackward\(|\bautograd\.grad\(")
 """Matches a backward in a script's text: the only sign that a script trains, if it fails before its first backward."""
 UNLOCATED = "There was no time to look for the part of the graph that fails: the repro holds the whole graph. A larger --budget may shrink it."
 UNSEEN = "The script fails, and in the time for that no part of its graph was seen to fail by itself: a larger --budget may show one."
+UNSTEADY = (
+    "Eager differs from eager: the part of the graph that fails does not always give the same without the compiler."
+)
 UNBLAMED = "There was no time left to tell which stage of the compiler fails: a larger --budget may tell."
 
 Repeat = Callable[[Reproducibility, int, Event], Future[Reproducibility]]
@@ -91,21 +94,24 @@ class Search:
         self._shown: Outcome | None = None
         """An outcome of the smallest failing program so far; None if unknown."""
 
-    def run(self, repeat: Repeat) -> Draft:
+    def run(self, repeat: Repeat, announced: Fault) -> Draft:
         """Run the steps in order. A search that is cut short emits the best program so far, in time reserved for that.
 
         Raises:
             Unreduced: no window of the graph fails in isolation.
             Unanswered: the graph cannot be taken apart.
         """
-        case, oracle, over = self._case, self._oracle, Event()
+        case, oracle, journal, over = self._case, self._oracle, self._journal, Event()
         seen = Reproducibility(failed=1, runs=case.runs)
         if not always(seen):
             oracle.expect(seen)
         try:
             repeats = repeat(seen, 2, over)  # in parallel to the search, which seldom uses all cores
+            if case.otherwise is not None:  # a suspect is not a failure if this ends early
+                journal.record(replace(announced, failure=None))
             start = self._locate()
             program, located = start.program, start.located
+            fault = journal.add(failure=located.failure or announced.failure)
             with self._journal.clock.reserving(self._to_finish):
                 with suppress(BudgetExceeded, Cancelled):  # if the pin is cut short by the time, no candidates follow
                     pin(oracle, case.signature, start.best)
@@ -113,28 +119,31 @@ class Search:
                     if oracle.sequential is not None:
                         with suppress(BudgetExceeded, Cancelled):
                             oracle.estimate((start.best, program))
-                    reduced = self._reduce(start)
+                    reduced, fault = self._reduce(start, fault)
                     seen = repeats.result()  # inside the step, whose time limit bounds this wait
-            measured = self._blame(reduced.best, located)
+            measured, fault = self._blame(reduced.best, located, fault)
             is_flaky = not (measured.is_steady and always(seen))
             if is_flaky and oracle.sequential is None:
                 with self._journal.clock.reserving(self._to_finish), suppress(BudgetExceeded, Cancelled):
                     repeats = repeat(seen, FLAKY_RUNS, over)
-                    reduced = self._reduce_again(start, reduced.best)
+                    fault = fault.counting(one_minimal=False)
+                    reduced, fault = self._reduce_again(start, reduced.best, fault)
                     seen = repeats.result()
-                measured = self._blame(reduced.best, located)
+                measured, fault = self._blame(reduced.best, located, fault)
             if measured.outcome.ending is Ending.NONDETERMINISTIC:
-                raise Unreduced(self._nondeterministic())
+                journal.record(replace(fault, failure=None, culprits=()))
+                raise Unreduced(Settled(Status.FAILED, Reason.NONDETERMINISTIC, UNSTEADY, case.checked))
         finally:
             over.set()  # stop the repeats: their rate is no longer needed, and the next suspect needs the machine
-            self._journal.fault = replace(self._journal.fault, also_seen=tuple(also_seen(oracle.also_seen)))
-        self._count(seen, measured.rate)
+            fault = journal.add(also_seen=tuple(also_seen(oracle.also_seen)))  # however far the search came
+        fault = fault.stating(reproducibility=seen)
+        self._note_flaky(seen, measured.rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
             is_measured = is_flaky and (measured.rate.runs >= FLAKY_RUNS or not measured.is_steady)
-            draft = self._writer.draft(reduced.best, measured, measured.rate if is_measured else seen)
+            draft = self._writer.draft(reduced.best, measured, measured.rate if is_measured else seen, fault)
         wants_gradients = located.window.grad or self._trains
         program = program if wants_gradients else program.without_grad()
-        found = Found(case, oracle, program, located, reduced.best)
+        found = GraphCulprit(case, oracle, program, located, reduced.best)
         is_last = is_flaky or draft.details is None
         way = None if is_last else Way(start, tuple(self._accepted), self._shown)
         return replace(draft, found=found, way=way)
@@ -169,13 +178,17 @@ class Search:
             if self._oracle.same(outcome):
                 self._shown = outcome
                 self._journal.note(UNLOCATED)
-                return Checkpoint(program, Localized(program, (), (), confirmed=True), program)
+                signature = signature_of(outcome) if self._oracle.accepts != accepted(self._case.signature) else None
+                failure = failure_of(outcome, signature) if signature is not None else None
+                located = Localized(program, (), (), confirmed=True, failure=failure)
+                return Checkpoint(program, located, program)
         return None
 
-    def firmer(self, way: Way, found: Found, fails: Fails) -> Draft | None:
+    def firmer(self, way: Way, found: GraphCulprit, fault: Fault, fails: Fails) -> Draft | None:
         """Reduce again, from the smallest accepted program that fails in a clean process, and check each step in one.
 
-        None if no accepted program fails there. ``way``: the search behind ``found``, which does not fail there.
+        None if no accepted program fails there. ``way``: the search behind ``found``, which does not fail there, and its
+        ``fault``.
 
         Raises:
             BudgetExceeded: the time ended before one was found.
@@ -183,8 +196,9 @@ class Search:
         start, self._shown = way.start, way.shown
         # A checkpoint stores only its last program; of the earlier ones, only the window is known.
         earlier = [start.located.window] if start.history else []
-        alone, programs = Alone(self._oracle, self._writer.candidate, fails), [*earlier, start.best, *way.accepted]
-        before, failure = self._journal.fault.reduced, self._journal.fault.announced
+        candidate = partial(self._writer.candidate, fault)
+        alone, programs = Alone(self._oracle, candidate, fails), [*earlier, start.best, *way.accepted]
+        before = fault.reduced
         with self._journal.clock.reserving(self._to_finish), self._journal.step(Step.REDUCE):
             reached = last_that_fails(programs, alone.check)
             if reached is None:
@@ -194,15 +208,14 @@ class Search:
                 start, best=programs[reached], seconds=before.seconds, history=tuple(before.history[:steps])
             )
             save(start, self._case, self._journal.sink)
-            reduced = self._reduce(start, alone.check)
-        measured = self._blame(reduced.best, found.located)
+            reduced, fault = self._reduce(start, fault, alone.check)
+        measured, fault = self._blame(reduced.best, found.located, fault)
         with self._journal.clock.undisturbed(WRITE_SECONDS), self._journal.step(Step.EMIT):
-            rate = failure.reproducibility if measured.is_steady else measured.rate
-            draft = self._writer.draft(reduced.best, measured, rate)
+            rate = fault.announced.reproducibility if measured.is_steady else measured.rate
+            draft = self._writer.draft(reduced.best, measured, rate, fault)
         return replace(draft, found=replace(found, reduced=reduced.best))
 
-    def _count(self, script: Reproducibility, repro: Reproducibility) -> None:
-        self._journal.fault = self._journal.fault.stating(reproducibility=script)
+    def _note_flaky(self, script: Reproducibility, repro: Reproducibility) -> None:
         if not (always(script) and always(repro)):
             self._journal.note(
                 f"The failure is flaky: it showed in {script.failed} of {script.runs} runs of the script, and in "
@@ -212,24 +225,26 @@ class Search:
     def _resume(self) -> Checkpoint | None:
         start = restore(self._case, self._oracle, self._journal.sink)
         if start is not None:
-            fold.described(self._journal.report, start.located.layers)
+            self._journal.add(layers=start.located.layers)
             self._journal.note(
                 f"An earlier attempt was cut short; this one goes on from {counted(start.best.size, 'node')}."
             )
         return start
 
-    def _reduce(self, start: Checkpoint, check: Check | None = None) -> Reduced[Program]:
+    def _reduce(self, start: Checkpoint, fault: Fault, check: Check | None = None) -> tuple[Reduced[Program], Fault]:
         program, oracle, journal = start.program, self._oracle, self._journal
         backend = self._cheapest(start.best) if check is None else None
         check = check or (partial(self._check_on, backend) if backend is not None else oracle.check)
         self._accepted = []
-        earlier, keeper = oracle.trials, Keeper(start, self._case, oracle, self._journal)
+        lines = fault.reduction.lines_after if fault.reduction is not None else 0
+        earlier, keeper = oracle.trials, Keeper(start, self._case, oracle, journal, lines)
 
         def record(step: HistoryStep, best: Program) -> None:
             trials = earlier + step.trial
-            journal.fault = replace(journal.fault, reduction=self._reduction(program, step.nodes, trials))
+            reached = replace(fault, reduction=self._reduction(program, step.nodes, trials, keeper.lines))
+            journal.record(reached)
             journal.progress(nodes=step.nodes, nodes_before=program.size, trials=trials, message=said(step.by))
-            keeper.step(step, best)
+            keeper.step(step, best, reached)
             self._accepted.append(best)
             self._shown = oracle.shown(best) or self._shown
 
@@ -244,15 +259,15 @@ class Search:
         if reduced.one_minimal:
             with suppress(BudgetExceeded):
                 reduced = replace(reduced, best=self._polished(publish(reduced.best, check), check))
-        journal.fault = replace(
-            journal.fault, reduction=self._reduction(program, reduced.best.size, oracle.trials)
-        ).counting(
+        reduction = self._reduction(program, reduced.best.size, oracle.trials, keeper.lines)
+        fault = replace(fault, reduction=reduction).counting(
             cache_hits=reduced.cache_hits,
             one_minimal=reduced.one_minimal,
             history=keeper.history,
             seconds=round(start.seconds + reduced.seconds, 2),
         )
-        return reduced if backend is None else self._confirmed(start, reduced, keeper.history)
+        journal.record(fault)
+        return (reduced, fault) if backend is None else self._confirmed(start, reduced, fault)
 
     def _cheapest(self, program: Program) -> str | None:
         """The backend to reduce on; None for the program's own.
@@ -270,9 +285,7 @@ class Search:
     def _check_on(self, backend: str, programs: Sequence[Program]) -> list[bool]:
         return self._oracle.check([on_backend(program, backend) for program in programs])
 
-    def _confirmed(
-        self, start: Checkpoint, reduced: Reduced[Program], history: Sequence[HistoryStep]
-    ) -> Reduced[Program]:
+    def _confirmed(self, start: Checkpoint, reduced: Reduced[Program], fault: Fault) -> tuple[Reduced[Program], Fault]:
         """Check a program reduced on a lower rung on its own backend.
 
         If it passes there, reduce on from the last one that fails.
@@ -281,13 +294,13 @@ class Search:
         with suppress(BudgetExceeded, Cancelled):
             if check([reduced.best])[0]:
                 self._shown = self._oracle.shown(reduced.best) or self._shown
-                return reduced
+                return reduced, fault
             self._journal.log("what was reduced on a lower rung of the ladder does not fail on its own backend")
             reached = last_that_fails(way, check) or 0
-            steps = tuple(history[: len(start.history) + reached])
+            steps = tuple(fault.reduced.history[: len(start.history) + reached])
             again = replace(start, best=way[reached], seconds=start.seconds + reduced.seconds, history=steps)
-            return self._reduce(again, check)
-        return reduced  # clean processes decide
+            return self._reduce(again, fault, check)
+        return reduced, fault  # clean processes decide
 
     def _polished(self, program: Program, check: Check) -> Program:
         oracle = self._oracle
@@ -298,64 +311,51 @@ class Search:
         oracle.also_seen = seen  # failures of a pass that lacks a statement are not the script's
         return polished
 
-    def _reduce_again(self, start: Checkpoint, best: Program) -> Reduced[Program]:
+    def _reduce_again(self, start: Checkpoint, best: Program, fault: Fault) -> tuple[Reduced[Program], Fault]:
         """Reduce with a sequential oracle, from the smallest that fails often enough: best, window or whole graph."""
-        oracle, reduction = self._oracle, self._journal.fault.reduced
-        self._journal.fault = self._journal.fault.counting(one_minimal=False)
+        oracle, reduction = self._oracle, fault.reduced
+        self._journal.record(fault)
         window, whole = start.located.window, start.program
         with self._journal.step(Step.REDUCE):
             oracle.estimate((window, whole))
             best = next((program for program in (best, window) if oracle.check([program])[0]), whole)
             again = replace(start, best=best, seconds=reduction.seconds, history=tuple(reduction.history))
-            return self._reduce(again)
+            return self._reduce(again, fault)
 
-    def _reduction(self, program: Program, nodes: int, trials: int) -> Reduction:
-        earlier = self._journal.fault.reduction
+    def _reduction(self, program: Program, nodes: int, trials: int, lines: int) -> Reduction:
         return Reduction(
             level="aot" if program.level == "aot" else "dynamo",
             nodes_before=program.size,
             nodes_after=nodes,
             lines_before=self._lines,
-            lines_after=earlier.lines_after if earlier is not None else 0,  # of the best repro published so far
+            lines_after=lines,
             trials=trials,
         )
 
-    def _blame(self, program: Program, located: Localized) -> Measured:
+    def _blame(self, program: Program, located: Localized, fault: Fault) -> tuple[Measured, Fault]:
         """Find the stage and the culprit; only the culprit's nodes if the time before the verification's reserve does
         not suffice.
         """
-        clock = self._journal.clock
-        with suppressing_end_of_time(), clock.undisturbed(WRITE_SECONDS), clock.reserving(self._to_verify, BLAME_SHARE):
-            return self._blamed(program, located)
-        fault = self._journal.fault
-        if fault.announced.stage is Stage.UNKNOWN:  # for a flaky failure, a first search already found it
-            self._journal.note(UNBLAMED)
-        if self._shown is None:
-            with clock.undisturbed(WRITE_SECONDS):
-                (self._shown,) = self._oracle.judge([program])
-        culprit = culprit_of(program, (), self._shown, located.window)
-        self._journal.fault = replace(fault, culprits=culprits(located, culprit))
-        return Measured(self._shown, ALWAYS)
-
-    def _blamed(self, program: Program, located: Localized) -> Measured:
-        journal, oracle = self._journal, self._oracle
-        with journal.step(Step.BLAME):
+        journal, oracle, clock = self._journal, self._oracle, self._journal.clock
+        reserve = clock.reserving(self._to_verify, BLAME_SHARE)
+        with suppressing_end_of_time(), clock.undisturbed(WRITE_SECONDS), reserve, journal.step(Step.BLAME):
             stage, ladder, measured = climb(program, oracle)
-            known = replace(journal.fault, ladder=tuple(ladder))
-            journal.fault = known = known.stating(stage=stage, **mechanism_of(measured.outcome.verdict))
+            fault = fault.stating(stage=stage, **mechanism_of(measured.outcome.verdict))
+            fault = journal.record(replace(fault, ladder=tuple(ladder)))
             operators = oracle.operators(program)
-            if known.reduction is not None and known.reduction.level == "dynamo":
-                journal.fault = known = known.counting(aot_nodes_after=len(operators))
+            if fault.reduced.level == "dynamo":
+                fault = fault.counting(aot_nodes_after=len(operators))
             culprit = culprit_of(program, operators, measured.outcome, located.window)
             if (broken := broken_operator(program, located.window, oracle)) is not None:
-                known, culprit = known.stating(stage=Stage.CUSTOM_OP), broken.culprit(culprit, self._script)
-            journal.blame(replace(known, culprits=culprits(located, culprit)))
-        return measured
-
-    def _nondeterministic(self) -> Settled:
-        self._journal.fault = replace(self._journal.fault, failure=None, culprits=())
-        sentence = "Eager differs from eager: the part of the graph that fails does not always give the same without the compiler."
-        return Settled(Status.FAILED, Reason.NONDETERMINISTIC, sentence, self._case.checked)
+                fault, culprit = fault.stating(stage=Stage.CUSTOM_OP), broken.culprit(culprit, self._script)
+            return measured, journal.blame(replace(fault, culprits=culprits(located, culprit)))
+        if fault.announced.stage is Stage.UNKNOWN:  # for a flaky failure, a first search already found it
+            journal.note(UNBLAMED)
+        if self._shown is None:
+            with clock.undisturbed(WRITE_SECONDS):
+                (self._shown,) = oracle.judge([program])
+        culprit = culprit_of(program, (), self._shown, located.window)
+        return Measured(self._shown, ALWAYS), journal.record(replace(fault, culprits=culprits(located, culprit)))
 
 
 def pin(oracle: Oracle, signature: Signature, window: Program) -> None:

@@ -14,6 +14,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.diagnose import Patient
 from minimizer.engine.diagnose.original import SurveyedScript, passes_needed
 from minimizer.engine.diagnose.trials import ProgramTrials
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.from_outcomes import mechanism_of
@@ -61,19 +62,19 @@ class GraphLevel:
         self._triage, self._exact, self._target, self._beside = triage, exact, target, beside
         self._vanishes = vanishes
 
-    def draft(self, case: Case) -> Draft:
+    def draft(self, case: Case, known: Fault) -> Draft:
         """The repro of a failing call's graph, with the exact inputs of that call; of several suspects, of the first
-        confirmed.
+        confirmed. ``known``: the findings of earlier attempts.
 
         Raises:
             Unreduced: no window of the graph fails in isolation.
             Unanswered: the graph's values cannot be captured.
         """
         while True:
-            self._announce(case)
+            fault = self._announced(case, known)
             oracle = Oracle(self._executor, case.survey, accepted(case.signature), case.tolerance, case.identity)
             try:
-                return self._to_diagnose(self._search(case, oracle).run(self._repeated(case)))
+                return self._to_diagnose(self._search(case, oracle).run(self._repeated(case), fault))
             except (Unreduced, Unanswered) as end:
                 case.survey.close()  # before the next call is held: each held child keeps the whole script in memory
                 if case.otherwise is None:
@@ -98,7 +99,7 @@ class GraphLevel:
         """
         way, found = draft.way, draft.found
         assert way is not None and found is not None
-        firm = self._search(found.case, found.oracle).firmer(way, found, fails)
+        firm = self._search(found.case, found.oracle).firmer(way, found, draft.fault, fails)
         return self._to_diagnose(firm) if firm is not None else None
 
     def _repeated(self, case: Case) -> Repeat:
@@ -119,11 +120,11 @@ class GraphLevel:
         """The draft with what to diagnose: the reduced program and the user's script."""
         found = draft.found
         assert found is not None
-        repeats = passes_needed(self._journal.fault.announced.reproducibility)
+        repeats = passes_needed(draft.known.announced.reproducibility)
         original = SurveyedScript(self._triage.surveys, found.case, repeats)
         return replace(draft, patient=Patient(ProgramTrials(found.reduced, found.oracle), original, self._script))
 
-    def _announce(self, case: Case) -> None:
+    def _announced(self, case: Case, known: Fault) -> Fault:
         journal, signature = self._journal, case.signature
         fold.prepared(journal.report, {**journal.report.environment, "device": case.device})
         fold.checked(journal.report, checked_of(case.checked, self._exact))
@@ -138,4 +139,4 @@ class GraphLevel:
             reproducibility=Reproducibility(failed=1, runs=case.runs),
             **mechanism_of(case.verdict),
         )
-        journal.announce(replace(journal.fault, failure=failure))
+        return journal.announce(replace(known, failure=failure))

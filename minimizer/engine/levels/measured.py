@@ -15,6 +15,7 @@ from minimizer.engine import fold
 from minimizer.engine.budget.patience import WRITE_SECONDS
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Details
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import data_of, write
 from minimizer.engine.levels.draft import ALWAYS, Draft
@@ -22,14 +23,14 @@ from minimizer.engine.levels.from_outcomes import culprit_of
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.program.model import Program
-from minimizer.engine.reduce.graph import Reduced, reduce
+from minimizer.engine.reduce.graph import reduce
 from minimizer.engine.reduce.graph.public_names import publish
 from minimizer.engine.reduce.words import said
 from minimizer.engine.survey.cases import Case
 from minimizer.engine.verify.reserve import to_finish
 from minimizer.errors import BudgetExceeded
 from minimizer.inside.questions import TrialRequest
-from minimizer.report.model import HistoryStep, Reduction, Reproducibility
+from minimizer.report.model import HistoryStep, Reduction, Reproducibility, Workaround
 from minimizer.vocabulary import Kind, Stage, Step
 
 
@@ -69,30 +70,28 @@ class MeasuredLevel(ABC):
         self._case, self._kind, self._journal, self._measuring = case, kind, journal, oracle
         self._lines = sum(bool(line.strip()) for line in script.read_text(errors="replace").splitlines())
 
-    def draft(self) -> Draft | None:
-        """The repro of the smallest part; None if the graph does not show the fault when it is run in isolation."""
+    def draft(self, fault: Fault) -> Draft | None:
+        """The repro of the smallest part; None if the graph does not show the announced fault in isolation."""
         journal, oracle, whole = self._journal, self._measuring, self._case.program.as_compiled()
         fold.on_device(journal.report, self._case.device)
         with journal.step(Step.LOCALIZE):
             program = self._start(whole)
             if program is None or not oracle.aim(program):
                 return None
-        journal.fault = journal.fault.stating(reproducibility=self.seen)
+        fault = journal.record(fault.stating(reproducibility=self.seen))
         with journal.clock.reserving(partial(to_finish, journal.clock.pace, self._kind)):
-            reduced = self._reduced(program, whole.size)
-        best = reduced.best
+            best, fault = self._reduced(program, whole.size, fault)
         with journal.step(Step.BLAME), journal.clock.undisturbed(WRITE_SECONDS):
             culprit = culprit_of(best, oracle.trial.operators(best), None, program)
-            stage = self._stage(best)
-            journal.blame(replace(journal.fault.stating(stage=stage), culprits=(culprit,)))
+            fault = journal.blame(replace(fault.stating(stage=self._stage(best)), culprits=(culprit,)))
         with journal.clock.undisturbed(WRITE_SECONDS), journal.step(Step.EMIT):
             details = self._details(best)
             if details is None:
                 return None
-            repro = write(best, details, ALWAYS, journal)
-            draft = Draft(repro, data_of(repro, self._case))
-            draft.keep(journal)
-            return draft
+            if (workaround := self._workaround(best)) is not None:
+                fault = replace(fault, workaround=workaround)
+            repro = write(best, details, ALWAYS, fault, journal)
+            return Draft(repro, fault, data_of(repro, self._case)).keep(journal)
 
     def _start(self, whole: Program) -> Program | None:
         """The part of the graph to begin with; None if it is not found."""
@@ -106,8 +105,12 @@ class MeasuredLevel(ABC):
     def _details(self, program: Program) -> Details | None:
         """What the repro asserts; None if a second measurement does not show the fault, or no repro can assert it."""
 
-    def _reduced(self, program: Program, size: int) -> Reduced[Program]:
-        """The smallest program that shows the fault. ``size``: nodes of the whole graph."""
+    def _workaround(self, program: Program) -> Workaround | None:
+        """A setting under which the program does not show the fault, if known."""
+        return None
+
+    def _reduced(self, program: Program, size: int, fault: Fault) -> tuple[Program, Fault]:
+        """The smallest program that shows the fault, with its reduction. ``size``: nodes of the whole graph."""
         journal, oracle = self._journal, self._measuring
         history: list[HistoryStep] = []
         start = Reduction(level="dynamo", nodes_before=size, nodes_after=program.size, lines_before=self._lines)
@@ -115,7 +118,7 @@ class MeasuredLevel(ABC):
         def record(step: HistoryStep, best: Program) -> None:
             history.append(step)
             reached = {"nodes_after": step.nodes, "trials": oracle.trials}
-            journal.fault = replace(journal.fault, reduction=start.model_copy(update=reached))
+            journal.record(replace(fault, reduction=start.model_copy(update=reached)))
             journal.progress(nodes=step.nodes, nodes_before=size, trials=oracle.trials, message=said(step.by))
 
         with journal.step(Step.REDUCE):
@@ -129,7 +132,7 @@ class MeasuredLevel(ABC):
             if reduced.one_minimal:
                 with suppress(BudgetExceeded):
                     reduced = replace(reduced, best=publish(reduced.best, oracle.check))
-        journal.fault = replace(journal.fault, reduction=start).counting(
+        fault = replace(fault, reduction=start).counting(
             nodes_after=reduced.best.size,
             trials=oracle.trials,
             cache_hits=reduced.cache_hits,
@@ -137,4 +140,4 @@ class MeasuredLevel(ABC):
             history=history,
             seconds=round(reduced.seconds, 2),
         )
-        return reduced
+        return reduced.best, journal.record(fault)

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from minimizer.engine import fold
 from minimizer.engine.between.showing import raising
+from minimizer.engine.budget.clock import suppressing_end_of_time
+from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.diagnose.ladder import PASSES, cheaper_than, rung, rungs, stage_of
 from minimizer.engine.diagnose.own_backend import backend_of
+from minimizer.engine.findings import UNKNOWN, Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script_culprit import operators_in
@@ -25,6 +30,7 @@ from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.rerun import has_ended_itself
 from minimizer.engine.survey.cases import message_of
 from minimizer.engine.user_script.bundle import bundle
+from minimizer.engine.verify.reserve import to_verify
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Step
@@ -62,8 +68,9 @@ class MissingErrorLevel(TextLevel):
     def __init__(self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int) -> None:
         super().__init__(script, args, journal, LackingRerun(executor, script), jobs=jobs)
 
-    def draft(self) -> Draft | None:
-        """Reduce the script and write its repro; None if the warm child does not show the failure twice.
+    def draft(self, known: Fault = UNKNOWN) -> Draft | None:
+        """Reduce the script and write its repro, from what earlier attempts found; None if the warm child does not show
+        the failure twice.
 
         Raises:
             BudgetExceeded: the time is over.
@@ -78,20 +85,23 @@ class MissingErrorLevel(TextLevel):
             eager = self._rerun.in_eager(script.text)
             target, error = error_of(eager), eager.exception
             self._rerun.target = target
-            if target is None or error is None or self._rerun.check([script, script]) != [True, True]:
+            if target is None or error is None or not all(self._rerun.check([script])[0] for _ in range(2)):
                 return None
         raised_at = Source.of(self._bundle.line(*error.source, self._script.name)) if error.source else None
-        self._announce(target, error, raised_at)
-        reduced = self._reduce(script, target)
-        with self._journal.step(Step.BLAME):
-            self._blame(reduced, error, raised_at)
-        with self._journal.step(Step.EMIT):
-            text = raising(reduced.text, error.root_type.rpartition(".")[2], "")
-            forms = [self._written(text, ", actual ")] if text is not None else []
-            shown = self._first_that_shows(forms, has_ended_itself)
-            return Draft(self._publish(shown)) if shown is not None else None
+        fault = self._announced(target, error, raised_at, known)
+        reduced, fault = self._reduce(script, fault)
+        clock = self._journal.clock
+        with clock.undisturbed(WRITE_SECONDS):
+            reserve = clock.reserving(partial(to_verify, clock.pace, KIND), BLAME_SHARE)
+            with suppressing_end_of_time(), reserve, self._journal.step(Step.BLAME):
+                fault = self._journal.blame(self._blamed(reduced, error, raised_at, fault))
+            with self._journal.step(Step.EMIT):
+                text = raising(reduced.text, error.root_type.rpartition(".")[2], "")
+                forms = [self._written(text, ", actual ", fault)] if text is not None else []
+                shown = self._first_that_shows(forms, has_ended_itself)
+                return Draft(shown, fault).keep(self._journal) if shown is not None else None
 
-    def _announce(self, target: Signature, error: ExceptionInfo, raised_at: Source | None) -> None:
+    def _announced(self, target: Signature, error: ExceptionInfo, raised_at: Source | None, known: Fault) -> Fault:
         name = self._script.name
         failure = Failure(
             kind=KIND,
@@ -102,27 +112,28 @@ class MissingErrorLevel(TextLevel):
             source=raised_at,
             reproducibility=BOTH,
         )
-        self._take_failure(replace(self._journal.fault, failure=failure))
-        self._journal.announce(self._journal.fault)
+        fold.on_device(self._journal.report, "cpu")
+        in_part = Culprit(what=f"{error.root_type}, which only eager raises", source=raised_at)
+        return self._journal.announce(replace(known, failure=failure, culprits=(in_part,)))
 
-    def _reduce(self, script: Script, target: Signature) -> Script:
+    def _reduce(self, script: Script, fault: Fault) -> tuple[Script, Fault]:
         """Reduce on the cheapest backend that lacks the error; on the script's own again if the result needs more."""
         rerun, seen = self._rerun, self._rerun.observed(script.text)
         ways = cheaper_than(backend_of(script.text))
         rerun.backend = next((name for name in ways if rerun.lacks(script.text, name)), None)
         lines = len(script.text.splitlines())
 
-        def reduced(first: Script) -> Script:
-            return self._reduced(first, rerun.check, KIND, lines=lines, operators=seen.calls, draws=seen.draws)
+        def smallest() -> tuple[Script, Fault]:
+            return self._reduced(script, rerun.check, KIND, fault, lines=lines, operators=seen.calls, draws=seen.draws)
 
-        best = reduced(script)
+        best, found = smallest()
         if rerun.backend is None:
-            return best
+            return best, found
         rerun.backend = None
-        return best if rerun.check([best])[0] else reduced(script)
+        return (best, found) if rerun.check([best])[0] else smallest()
 
-    def _blame(self, reduced: Script, error: ExceptionInfo, raised_at: Source | None) -> None:
-        rerun, fault, ladder = self._rerun, self._journal.fault, rungs(backend_of(reduced.text))
+    def _blamed(self, reduced: Script, error: ExceptionInfo, raised_at: Source | None, fault: Fault) -> Fault:
+        rerun, ladder = self._rerun, rungs(backend_of(reduced.text))
         fails: list[bool | None] = []
         shown = []
         for name, _ in ladder:
@@ -135,7 +146,7 @@ class MissingErrorLevel(TextLevel):
         seen = rerun.observed(reduced.text)
         culprit = Culprit(ops=operators_in(seen.ops), source=raised_at)
         known = replace(fault, culprits=(culprit,), ladder=tuple(shown), reduction=fault.reduced.counted(seen.calls))
-        self._journal.blame(known.stating(stage=stage_of(ladder, fails)))
+        return known.stating(stage=stage_of(ladder, fails))
 
 
 def error_of(outcome: Outcome) -> Signature | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from minimizer.engine.budget.patience import OUTER_SHARE, OUTER_STATEMENTS, TRACED_SHARE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Outcome
+from minimizer.engine.findings import UNKNOWN, Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.outer.runs import trace
-from minimizer.engine.outer.search import Found, smallest
+from minimizer.engine.outer.search import FlatScript, smallest
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.survey.cases import Settled
@@ -30,9 +32,9 @@ class OuterLevel:
     def __init__(self, executor: Executor, script: Path, args: Sequence[str], journal: Journal, *, jobs: int) -> None:
         self._executor, self._script, self._args, self._journal, self._jobs = executor, script, args, journal, jobs
 
-    def draft(self, otherwise: Settled) -> Draft | None:
+    def draft(self, otherwise: Settled, known: Fault = UNKNOWN) -> Draft | None:
         """Trace the script and reduce the calls that raise like it; None if they do not, or are no shorter than the
-        script.
+        script. ``known``: the findings of earlier attempts.
 
         Raises:
             ChildFailed: the trace is malformed, or one of its graphs is too large.
@@ -55,16 +57,13 @@ class OuterLevel:
             return None
         self._journal.log(f"the program around the graphs: {found.events} events, {found.trials} trials")
         level = PythonLevel(self._executor, self._script, self._args, self._journal, jobs=self._jobs, flat=found.script)
-        draft = level.draft(otherwise)
-        if draft is not None:
-            self._tell(script, outcome, found, rerun)
-        return draft
+        draft = level.draft(otherwise, known)
+        if draft is None:
+            return None
+        return replace(draft, known=self._as_raised(draft.fault, script, outcome, found, rerun))
 
-    def _tell(self, script: Script, outcome: Outcome, found: Found, rerun: Rerun) -> None:
-        """Describe the failure as the user's script raises it: ``outcome`` is that script's own run, and ``found``
-        fails like it.
-        """
-        fault = self._journal.fault
+    def _as_raised(self, fault: Fault, script: Script, outcome: Outcome, found: FlatScript, rerun: Rerun) -> Fault:
+        """The fault of ``found``, with its failure as the user's script raises it: ``outcome`` is that script's own run."""
         assert rerun.target is not None
         theirs = PythonLevel(self._executor, self._script, self._args, self._journal, jobs=self._jobs)
         told = theirs.failure_of(rerun.target, outcome, fault.announced.reproducibility)
@@ -75,9 +74,9 @@ class OuterLevel:
         )
         if found.guessed:
             fault = fault.blaming(fault.culprits[0].model_copy(update={"ops": [], "nodes": []}))
-        self._journal.fault = fault
+        return fault
 
-    def _events(self, rerun: Rerun) -> Found | None:
+    def _events(self, rerun: Rerun) -> FlatScript | None:
         if rerun.target is None or rerun.target.kind not in RAISED:
             return None
         seconds = TRACED_SHARE * self._journal.clock.left

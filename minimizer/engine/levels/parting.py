@@ -18,6 +18,7 @@ from minimizer.engine.diagnose import Original
 from minimizer.engine.diagnose.effect import Effect
 from minimizer.engine.diagnose.original import RerunScript, SurveyedScript
 from minimizer.engine.diagnose.workaround import Tried
+from minimizer.engine.findings import UNKNOWN, Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.script import MadeScript, PythonLevel
@@ -30,7 +31,7 @@ from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Settled
 from minimizer.errors import BudgetExceeded, ChildFailed
 from minimizer.report.culprit import Source
-from minimizer.report.model import AlsoSeen, each_once
+from minimizer.report.model import AlsoSeen, Failure, each_once
 from minimizer.vocabulary import Kind, Reason, Status, Step
 
 VALUES = (Kind.WRONG_OUTPUT, Kind.WRONG_GRADIENT)
@@ -120,7 +121,13 @@ class PartingLevel:
             return Compared(why=str(error))
 
     def draft(
-        self, compared: Compared, kind: Kind | None, original: Original | None = None, *, share: float = PARTED_SHARE
+        self,
+        compared: Compared,
+        kind: Kind | None,
+        original: Original | None = None,
+        known: Fault = UNKNOWN,
+        *,
+        share: float = PARTED_SHARE,
     ) -> Draft | None:
         """Reduce the calls that part; None if none do, or their inputs have no short text.
 
@@ -128,6 +135,7 @@ class PartingLevel:
             compared: the script's program.
             kind: that of the script's failure.
             original: the user's script, for the diagnosis; by default judged by how it ends.
+            known: the findings of earlier attempts.
             share: the most of the time left that may be spent to find these calls.
 
         Raises:
@@ -136,18 +144,19 @@ class PartingLevel:
         made, clock = None, self._journal.clock
         try:
             with self._journal.step(Step.LOCALIZE), clock.within(share * clock.left):
-                made = self._made(compared, kind, original)
+                made = self._made(compared, kind, original, known.failure)
         except BudgetExceeded:
             self._journal.watch()
         if made is None:
             return None
         script, found = made
         level = PythonLevel(self._executor, self._script, self._args, self._journal, jobs=self._jobs, made=script)
-        draft = level.draft(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=kind))
-        if draft is not None:
-            fault = self._journal.fault.behind(found.trials, found.seconds, found.history)
-            self._journal.fault = replace(fault, also_seen=tuple(each_once([*fault.also_seen, *found.also_seen])))
-        return draft
+        draft = level.draft(Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "", kind=kind), known)
+        if draft is None:
+            return None
+        fault = draft.fault.behind(found.trials, found.seconds, found.history)
+        also_seen = tuple(each_once([*fault.also_seen, *found.also_seen]))
+        return replace(draft, known=replace(fault, also_seen=also_seen))
 
     def _compared(self, check: ExceptionInfo | None) -> Compared:
         clock = self._journal.clock
@@ -161,9 +170,9 @@ class PartingLevel:
         return Compared(program, *compared(self._executor, program, tracing.file, TRACE_SHARE * clock.left, checked))
 
     def _made(
-        self, compared: Compared, kind: Kind | None, original: Original | None
+        self, compared: Compared, kind: Kind | None, original: Original | None, announced: Failure | None
     ) -> tuple[MadeScript, Parted] | None:
-        """A script of the calls that part, and the search that found it."""
+        """A script of the calls that part, and the search that found it. ``announced``: the failure of the script."""
         program, first = compared.program, compared.parting
         if program is None:
             return None
@@ -175,7 +184,10 @@ class PartingLevel:
         if isinstance(original, SurveyedScript) and not is_like(kind, program.events[first.event].kind):
             # A failure too, reported under its own name; no run of the script's survey confirms it.
             self._journal.log(f"eager and compiled part first by another failure than the call's: {first.what}")
-            also_seen += self._as_announced()
+            if announced is not None:
+                also_seen.append(
+                    AlsoSeen(kind=announced.kind, signature=announced.signature, message=announced.message)
+                )
             kind, original = _kind_of(program, first), EndsWell()
         self._journal.log(f"eager and compiled part at event {first.event}: {told(program, first)}: {first.what}")
         for other in compared.others:
@@ -198,13 +210,6 @@ class PartingLevel:
             mechanism="overwritten_result" if first.overwrites else None,
         )
         return script, replace(found, also_seen=also_seen)
-
-    def _as_announced(self) -> list[AlsoSeen]:
-        """The announced failure, as an additional one."""
-        failure = self._journal.fault.failure
-        if failure is None:
-            return []
-        return [AlsoSeen(kind=failure.kind, signature=failure.signature, message=failure.message)]
 
     def _read_by(self, check: ExceptionInfo, program: OuterProgram) -> frozenset[int]:
         """The events that the script's failing check reads; none if the script's text cannot be read."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from minimizer.engine import fold
 from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
@@ -26,6 +27,7 @@ from minimizer.engine.diagnose.trials import ScriptTrials
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.header import telltale
 from minimizer.engine.emit.script_idioms import emit_script
+from minimizer.engine.findings import UNKNOWN, Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.call_sequence import compiled_anew
 from minimizer.engine.levels.draft import Draft
@@ -99,14 +101,15 @@ class PythonLevel(TextLevel):
         self._seen: Outcome | None = None
         """The run of the unreduced script that observes its compiled functions."""
 
-    def draft(self, otherwise: Settled) -> Draft | None:
-        """Reduce the script and write its repro; None if ``otherwise`` stays the verdict.
+    def draft(self, otherwise: Settled, known: Fault = UNKNOWN) -> Draft | None:
+        """Reduce the script and write its repro, from what earlier attempts found; None if ``otherwise`` stays the
+        verdict.
 
         It stays if the script does not fail without our hooks. A script whose own check is in dispute gets a repro only
         if that check also fails on eager's kernels (``aot_eager``) and does not measure time: then it is not a matter
         of tolerance.
         """
-        announced = self._journal.fault.failure.kind if self._journal.fault.failure is not None else None
+        announced = known.failure.kind if known.failure is not None else None
         self._rerun.hangs = Kind.HANG in (otherwise.kind, announced)
         with self._journal.step(Step.LOCALIZE):
             try:
@@ -125,18 +128,20 @@ class PythonLevel(TextLevel):
                 return None
             again, _ = self._rerun.failure(script.text)
         rate = Reproducibility(failed=1 + (again is not None and target.matches(again)), runs=2)
-        self._announce(target, outcome, rate)
-        reduced = self._reduce(script, target)
+        fault = self._announced(target, outcome, rate, known)
+        reduced, fault = self._reduce(script, target, fault)
         if otherwise.reason in (Reason.DISPUTED, Reason.UNEXPLAINED) and names_clock(reduced.text):
             # No failure remains for them to describe.
-            self._journal.fault = replace(self._journal.fault, reduction=None, also_seen=())
+            self._journal.record(replace(fault, reduction=None, also_seen=()))
             return None
         patient = self._patient(reduced.text, target, rate)
         with self._journal.clock.undisturbed(WRITE_SECONDS):
             with self._until_verification(target.kind), self._journal.step(Step.BLAME):
-                self._blame(reduced, target)
+                for known in self._blamed(reduced, target, fault):
+                    fault = self._journal.record(known)
+                self._journal.blame(fault)
             with self._journal.step(Step.EMIT):
-                return Draft(self._emit(reduced.text, target), patient=patient)
+                return Draft(self._emit(reduced.text, target, fault), fault, patient=patient).keep(self._journal)
 
     @contextmanager
     def _until_verification(self, kind: Kind) -> Iterator[None]:
@@ -195,7 +200,7 @@ class PythonLevel(TextLevel):
         error = outcome.exception
         return error.stack if error else readable(outcome.stacks, str(self._script.parent))
 
-    def _announce(self, target: Signature, outcome: Outcome, rate: Reproducibility) -> None:
+    def _announced(self, target: Signature, outcome: Outcome, rate: Reproducibility, known: Fault) -> Fault:
         error, name = outcome.exception, self._script.name
         failure = self._failure(target, outcome, rate)
         if error is None:
@@ -204,18 +209,19 @@ class PythonLevel(TextLevel):
         elif error.source is not None:
             self._raised_at = Source.of(self._bundle.line(*error.source, name), error.library)
             self._line = self._own_line(error)
-        self._take_failure(replace(self._journal.fault, failure=failure))
-        self._journal.announce(self._journal.fault)
+        fold.on_device(self._journal.report, "cpu")  # a failure of a graph knows its device
+        return self._journal.announce(replace(known, failure=failure))
 
-    def _reduce(self, script: Script, target: Signature) -> Script:
+    def _reduce(self, script: Script, target: Signature, fault: Fault) -> tuple[Script, Fault]:
         rerun = self._rerun
         rerun.target = target
         rerun.backend = self._cheapest(script, target)
         self._seen = seen = rerun.observed(script.text)
         lines = len(script.text.splitlines())
-        reduced = self._reduced(script, self._check, target.kind, lines=lines, operators=seen.calls, draws=seen.draws)
-        self._journal.fault = replace(self._journal.fault, also_seen=tuple(also_seen(rerun.also_seen)))
-        return reduced
+        reduced, fault = self._reduced(
+            script, self._check, target.kind, fault, lines=lines, operators=seen.calls, draws=seen.draws
+        )
+        return reduced, replace(fault, also_seen=tuple(also_seen(rerun.also_seen)))
 
     def _cheapest(self, script: Script, target: Signature) -> str | None:
         """The cheapest backend below its own on which the script fails in the same way.
@@ -276,11 +282,11 @@ class PythonLevel(TextLevel):
             fails and not self._rerun.fails_on(one.text, below) for fails, one in zip(verdicts, candidates, strict=True)
         ]
 
-    def _blame(self, script: Script, target: Signature) -> None:
-        journal, text = self._journal, script.text
-        # A partial culprit first, in case the time does not suffice.
+    def _blamed(self, script: Script, target: Signature, fault: Fault) -> Iterator[Fault]:
+        """The fault with its culprit and stage, in parts, in case the time does not suffice."""
+        text = script.text
         in_part = Culprit(what=together(script.tree, []), source=self._raised_at)
-        journal.fault = replace(journal.fault, culprits=(in_part,), ladder=())
+        yield (fault := replace(fault, culprits=(in_part,), ladder=()))
         breaks, raised, ladder = False, None, rungs(backend_of(text))
         fails: list[bool | None] = []
         for name, _ in ladder:
@@ -289,27 +295,25 @@ class PythonLevel(TextLevel):
             word = PASSES if outcome.ending is Ending.SAME else signature.kind if signature else outcome.ending
             fails.append(True if signature is not None else False if outcome.ending is Ending.SAME else None)
             reached = rung(name, word, outcome, {target.kind}, fails=fails[-1])
-            journal.fault = replace(journal.fault, ladder=(*journal.fault.ladder, reached))
+            yield (fault := replace(fault, ladder=(*fault.ladder, reached)))
             if signature is not None:
                 raised = self._own_line(outcome.exception)
                 break
         known = self._made.stage if self._made is not None else None
-        journal.fault = journal.fault.stating(stage=known or stage_of(ladder, fails))
+        yield (fault := fault.stating(stage=known or stage_of(ladder, fails)))
         seen = self._rerun.observed(text)
-        failure, reduction = journal.fault.announced, journal.fault.reduced
         if self._made is None:
             unusual = [*seen.unusual, *(["a graph break"] if breaks else [])]
             runs = Observed(self._seen or seen, seen, self._line, raised, self._users_line)
-            culprit = culprit_of(script.tree, runs, failure.message, unusual)
+            culprit = culprit_of(script.tree, runs, fault.announced.message, unusual)
             last = self._raised_at or self._source(text.strip().splitlines()[-1])
-            layers = journal.report.layers
-            module = culprit.module or next((layer.path for layer in layers if layer.verdict == "bad"), "")
+            module = culprit.module or next((layer.path for layer in fault.layers if layer.verdict == "bad"), "")
             culprit = culprit.model_copy(update={"source": culprit.source or last, "module": module})
         else:
             culprit = Culprit(
                 ops=operators_in(seen.ops), what=self._made.what, source=self._made.source, module=self._made.module
             )
-        journal.blame(replace(journal.fault, culprits=(culprit,), reduction=reduction.counted(seen.calls)))
+        yield replace(fault, culprits=(culprit,), reduction=fault.reduced.counted(seen.calls))
 
     def _own_line(self, error: ExceptionInfo | None) -> int | None:
         """The line of the script that raises an error, by its number in the text that ran."""
@@ -324,9 +328,8 @@ class PythonLevel(TextLevel):
         equal = [line for line in self._bundle.lines.values() if line[2] == statement.strip()]
         return Source.of(equal[0]) if len(equal) == 1 else None
 
-    def _emit(self, text: str, target: Signature) -> Repro:
-        fault, environment = self._journal.fault, self._journal.report.environment
-        failure = fault.announced
+    def _emit(self, text: str, target: Signature, fault: Fault) -> Repro:
+        failure, environment = fault.announced, self._journal.report.environment
         crash = target.signal if target.kind is Kind.CRASH else None
         stuck_in = target.where.rpartition(":")[2]
         ways = emit_script(text, failure, fault.culprits, environment=environment, crash=crash, stuck_in=stuck_in)
@@ -334,7 +337,7 @@ class PythonLevel(TextLevel):
         shown = None
         with self._until_verification(target.kind):
             shown = self._first_that_shows(readable, partial(has_shown_it, words=telltale(failure)))
-        return self._publish(shown or safe)
+        return shown or safe
 
 
 def _end(target: Signature) -> str:

@@ -7,21 +7,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine import fold
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.script_idioms import of_text
 from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
-from minimizer.engine.levels.checkpoint import recorder
-from minimizer.engine.levels.draft import Draft
 from minimizer.engine.reduce.graph import OnStep, Reduced
 from minimizer.engine.reduce.python import Check, Rerun, Source, reduce_script, reduction_of
 from minimizer.engine.reduce.python.reducer import Pass
 from minimizer.engine.reduce.python.seeds import seeded
+from minimizer.engine.reduce.words import said
 from minimizer.engine.user_script.bundle import Bundle
 from minimizer.engine.verify.reserve import to_finish
-from minimizer.report.model import Reduction
+from minimizer.report.model import HistoryStep, Reduction
 from minimizer.vocabulary import Kind, Step
 
 
@@ -40,15 +38,10 @@ class TextLevel:
         self._line: int | None = None
         """The blamed line, by its number in the script that is reduced."""
 
-    def _take_failure(self, fault: Fault) -> None:
-        """Set a failure that no graph has, on the CPU; a failure of a graph knows its device."""
-        self._journal.fault = fault
-        fold.on_device(self._journal.report, "cpu")
-
     def _reduced(
-        self, script: Source, check: Check, kind: Kind, *, lines: int, operators: int = 0, draws: bool
-    ) -> Source:
-        """The smallest script that ``check`` accepts, within the time not reserved for later steps.
+        self, script: Source, check: Check, kind: Kind, fault: Fault, *, lines: int, operators: int = 0, draws: bool
+    ) -> tuple[Source, Fault]:
+        """The smallest script that ``check`` accepts in the time not reserved for later steps; the fault with that.
 
         ``lines`` and ``operators`` are the size of the unreduced script. ``draws``: whether it draws random numbers,
         perhaps without a seed; it then gets one.
@@ -56,20 +49,23 @@ class TextLevel:
         journal, clock = self._journal, self._journal.clock
         first = seeded(script, check) if draws else script
         known = Reduction(level="python", nodes_before=operators, lines_before=lines)
+
+        def record(step: HistoryStep, _: object) -> None:
+            journal.record(replace(fault, reduction=known.model_copy(update={"trials": step.trial})))
+            journal.progress(nodes=step.nodes, nodes_before=first.size, trials=step.trial, message=said(step.by))
+
         with journal.step(Step.REDUCE), clock.reserving(partial(to_finish, clock.pace, kind)):
-            reduced = self._smallest(first, check, recorder(journal, first.size, known))
+            reduced = self._smallest(first, check, record)
         reduction = reduction_of(reduced, lines_before=lines, nodes_before=operators)
-        journal.fault = replace(journal.fault, reduction=reduction)
-        return reduced.best
+        return reduced.best, journal.record(replace(fault, reduction=reduction))
 
     def _smallest(self, script: Source, check: Check, record: OnStep[Source]) -> Reduced[Source]:
         """Reduce a script by the passes of this level."""
         watch = self._journal.watch
         return reduce_script(script, check=check, on_step=record, jobs=self._jobs, further=self.further, watch=watch)
 
-    def _written(self, text: str, evidence: str) -> Repro:
-        """The repro that consists of this text, with ``evidence`` as its message when it exits with 1."""
-        fault = self._journal.fault
+    def _written(self, text: str, evidence: str, fault: Fault) -> Repro:
+        """The repro of this fault that consists of this text, with ``evidence`` as its message when it exits with 1."""
         return of_text(text, fault.announced, fault.culprits, self._journal.report.environment, evidence)
 
     def _first_that_shows(self, forms: Iterable[Repro], is_it: Callable[[ExceptionInfo | None], bool]) -> Repro | None:
@@ -82,8 +78,3 @@ class TextLevel:
             return self._rerun.shows(repro.source, ends)
 
         return next(filter(shows, forms), None)
-
-    def _publish(self, repro: Repro) -> Repro:
-        """Publish an unverified repro."""
-        Draft(repro).keep(self._journal)
-        return repro

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from minimizer.engine import fold
 from minimizer.engine.diagnose.ladder import cheapest, on_backend
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.checkpoint import Checkpoint
@@ -24,6 +23,7 @@ from minimizer.engine.program.regions import cut, split
 from minimizer.engine.survey.cases import Case, Settled
 from minimizer.errors import ChildFailed, Unanswered
 from minimizer.report.culprit import Layer
+from minimizer.report.model import Failure
 from minimizer.vocabulary import Kind, Reason, Status
 
 Vanishes = Callable[[], Settled | None]
@@ -86,9 +86,6 @@ class WindowSearch:
             Unreduced: every part is right.
             Unanswered: no part is wrong among those that can be run; some cannot.
         """
-        journal = self._journal
-        announced = journal.fault
-        journal.fault = replace(announced, failure=None)  # a suspect is not a failure if this ends early
         backward = otherwise.checked.backward > 0
         answer = self._ask_all(program, backward)
         if answer.unasked and (lowered := self._lowered(program)) is not None:
@@ -99,21 +96,21 @@ class WindowSearch:
             raise Unanswered("not every part of the graph can be asked alone")
         if answer.wrong is None:
             raise Unreduced(otherwise)
-        journal.fault = announced
-        self._aim_at(answer.wrong)
+        failure = self._aimed_at(answer.wrong)
         window = narrow(program, answer.wrong.region, self._oracle)
-        return Checkpoint(program, Localized(window, (), (), confirmed=True), window)
+        return Checkpoint(program, Localized(window, (), (), confirmed=True, failure=failure), window)
 
     def _ask_all(self, program: Program, backward: bool) -> Answer:
         said = "values behind a jump differ: each part of the graph is judged in isolation"
         self._journal.progress(nodes=program.size, nodes_before=program.size, trials=self._oracle.trials, message=said)
         return first_wrong(program, split(program.nodes, 0, len(program.nodes)), self._oracle, backward=backward)
 
-    def _aim_at(self, wrong: Wrong) -> None:
-        """Search for the failure of this part from here on, if it is not the script's."""
-        if not self._oracle.shows(wrong.outcome):
-            self._oracle.aim_at(accepted(wrong.signature))
-            self._journal.fault = replace(self._journal.fault, failure=failure_of(wrong.outcome, wrong.signature))
+    def _aimed_at(self, wrong: Wrong) -> Failure | None:
+        """Search for the failure of this part from here on, if it is not the script's; returns it, or None."""
+        if self._oracle.shows(wrong.outcome):
+            return None
+        self._oracle.aim_at(accepted(wrong.signature))
+        return failure_of(wrong.outcome, wrong.signature)
 
     def _lowered(self, program: Program) -> Program | None:
         """The program in aten operators; None if it consists of them already, or cannot be traced."""
@@ -198,7 +195,7 @@ class WindowSearch:
                 names = ", ".join(root.path for root in located.roots)
                 self._journal.note(f"--target {target} names no failing region; those are {names or 'unknown'}.")
             located = named or located
-        fold.described(self._journal.report, located.layers)
+        self._journal.add(layers=located.layers)
         self._journal.progress(
             nodes=located.window.size,
             nodes_before=program.size,
@@ -217,11 +214,15 @@ class WindowSearch:
             signature = signature_of(outcome)
             if signature is not None and target in (signature.text, signature.kind.value):
                 self._oracle.aim_at(accepted(signature))
-                self._journal.fault = replace(self._journal.fault, failure=failure_of(outcome, signature))
                 others = tuple(other for other in located.elsewhere if other != region)
                 window = narrow(program, region, self._oracle)
                 return replace(
-                    located, window=window, roots=(region,), elsewhere=(*located.roots, *others), confirmed=True
+                    located,
+                    window=window,
+                    roots=(region,),
+                    elsewhere=(*located.roots, *others),
+                    confirmed=True,
+                    failure=failure_of(outcome, signature),
                 )
         return None
 

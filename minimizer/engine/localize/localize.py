@@ -19,6 +19,7 @@ from minimizer.engine.oracle.signature import signature_of
 from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import SMALL, Region, common_module, cut, split
 from minimizer.report.culprit import Layer
+from minimizer.report.model import Failure
 
 SINGLE = 64
 """Most nodes of all roots to try one by one when ``--target`` names no failing region."""
@@ -38,6 +39,8 @@ class Localized:
     confirmed: bool
     """Whether the window fails in isolation; False: not even the whole graph does."""
     elsewhere: tuple[Region, ...] = ()
+    failure: Failure | None = None
+    """The failure of the window, if it is another one than was looked for."""
 
 
 def localize(

@@ -10,7 +10,7 @@ from minimizer.engine.budget.patience import NOTED_SHARE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Parting, Sides
-from minimizer.engine.child.trouble import Fault
+from minimizer.engine.child.trouble import AtFault
 from minimizer.engine.outer.program import BACKWARD, OuterProgram, parse
 from minimizer.engine.outer.slices import direct_needs, read_later, watched
 from minimizer.engine.outer.write import (
@@ -23,7 +23,7 @@ from minimizer.engine.outer.write import (
 )
 from minimizer.engine.survey.prelude import with_prelude
 from minimizer.errors import BudgetExceeded, ChildFailed
-from minimizer.inside.questions import SidesRequest, Step, TraceRequest
+from minimizer.inside.questions import SidesRequest, SidesStep, TraceRequest
 
 MOST_EVENTS = 20_000
 """Most events of a program: a script is a straight line of them, and thousands of training steps show nothing beyond a
@@ -98,7 +98,7 @@ def side_by_side(
     """
     events = range(len(program.events))
     steps = [
-        Step(
+        SidesStep(
             step_code(event),
             event.values,
             graph,
@@ -176,7 +176,7 @@ def sides_of(outcome: Outcome, events: int, calls: Set[int] | None = None) -> Si
     if index >= events:
         return None
     what = f"the process died by signal {outcome.signal}" if outcome.signal else "it did not come back in time"
-    if outcome.ending is Ending.CRASH and side == COMPILED and outcome.rule.fault is not Fault.MACHINE:
+    if outcome.ending is Ending.CRASH and side == COMPILED and outcome.rule.fault is not AtFault.MACHINE:
         return Sides(first=Parting(event=index, own=True, what=what), ran=index)
     return Sides(ran=index, stopped=f"event {index}, {SIDES.get(side, 'in eager')}: {what}")
 

@@ -23,7 +23,7 @@ CHEAP = "aot_eager"
 
 
 @dataclass(frozen=True)
-class Found:
+class FlatScript:
     """A flat script that fails like the user's.
 
     ``events``: those of the program it was made from. ``trials``, ``seconds``: the cost of the search, with the steps
@@ -38,7 +38,9 @@ class Found:
     history: Sequence[HistoryStep]
 
 
-def smallest(program: OuterProgram, rerun: Rerun, script: str, *, jobs: int, watch: Callable[[], None]) -> Found | None:
+def smallest(
+    program: OuterProgram, rerun: Rerun, script: str, *, jobs: int, watch: Callable[[], None]
+) -> FlatScript | None:
     """The smallest script of events that fails like the ``target`` of ``rerun`` on the script's own backend; None if
     the whole does not.
 
@@ -70,7 +72,7 @@ def smallest(program: OuterProgram, rerun: Rerun, script: str, *, jobs: int, wat
             rerun.backend = None
             if any(rerun.check(text)):
                 is_guess = guess is not best.script
-                return Found(guess, best.size, trials, is_guess, problem.seconds, problem.history)
+                return FlatScript(guess, best.size, trials, is_guess, problem.seconds, problem.history)
     return None
 
 

@@ -168,10 +168,10 @@ class ScriptCase:
         return bool(self.written_over or self.other_zeros or self.behind_change)
 
 
-Found = Case | ScriptCase | Settled
+Surveyed = Case | ScriptCase | Settled
 
 
-def is_healthy(found: Found) -> bool:
+def is_healthy(found: Surveyed) -> bool:
     return isinstance(found, Settled) and found.status is Status.HEALTHY
 
 
@@ -187,7 +187,7 @@ def missing_signature(call: protocol.Missing) -> Signature:
     return exception_signature(Kind.MISSING_ERROR, call.exception)
 
 
-def is_starved(found: Found) -> bool:
+def is_starved(found: Surveyed) -> bool:
     return isinstance(found, Settled) and found.status is Status.PARTIAL and is_out_of_memory(found.exception)
 
 

@@ -19,7 +19,7 @@ from enum import Enum
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.survey.cases import is_own_check
 from minimizer.engine.survey.readings import Check, Sources, located, reads_compiler, sources_of
-from minimizer.engine.survey.rules import Rule, Rules, always, judge
+from minimizer.engine.survey.rules import Rule, Rules, always, verdict_by
 
 STRUCTURE_CALLS = {
     "callable", "dim", "element_size", "get_device", "hasattr", "is_complex", "is_contiguous", "is_floating_point", "isinstance",
@@ -72,7 +72,7 @@ DISPUTES: Rules[FailedCheck, Ground] = (
 
 def ground(text: str, error: ExceptionInfo, comparisons: Sequence[Mapping[str, float]] = ()) -> Ground:
     """The ground for disputing a failed check."""
-    return judge(DISPUTES, FailedCheck(text, error, comparisons))
+    return verdict_by(DISPUTES, FailedCheck(text, error, comparisons))
 
 
 def is_of_values(error: ExceptionInfo, checks: Sequence[Mapping[str, float]]) -> bool:

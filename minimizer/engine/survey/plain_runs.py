@@ -21,7 +21,7 @@ from minimizer.engine.child.clean_process import CleanRun, run_clean
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.tracebacks import Traceback, last_traceback
-from minimizer.engine.child.trouble import DIED, Death, Fault, rule_for, signal_of
+from minimizer.engine.child.trouble import DIED, AtFault, Death, rule_for, signal_of
 from minimizer.engine.child.watchdog import crowding
 from minimizer.engine.oracle.signature import exception_signature
 from minimizer.engine.survey.cases import is_out_of_memory, line_of, signal_name
@@ -244,7 +244,7 @@ def _end_of(way: Way, ran: CleanRun, output: str, limit: float, *, is_alone: boo
         said = f"it did not end within {limit:.0f} s"
     elif status != 0 and is_starved:
         said, status = ("", status) if is_alone else ("the GPU was full, with another run beside it", None)
-    elif status != 0 and rule_for(Death.by_status(status, output, is_run=True)).fault is Fault.MACHINE:
+    elif status != 0 and rule_for(Death.by_status(status, output, is_run=True)).fault is AtFault.MACHINE:
         said, status = "the machine had too little memory or disk for it, or ended it", None
     overran = ran.status is None
     return End(way, status, traceback, said, ran.seconds, overran=overran, starved=is_starved and ran.status != 0)

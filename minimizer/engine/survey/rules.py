@@ -39,7 +39,7 @@ def decide(rules: Rules[Seen, Verdict], seen: Seen) -> tuple[Rule[Seen, Verdict]
     raise AssertionError(f"no rule holds, not even {rules[-1].name!r}")
 
 
-def judge(rules: Rules[Seen, Verdict], seen: Seen) -> Verdict:
+def verdict_by(rules: Rules[Seen, Verdict], seen: Seen) -> Verdict:
     """The verdict of the first rule that decides."""
     return decide(rules, seen)[1]
 

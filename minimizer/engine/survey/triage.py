@@ -15,7 +15,7 @@ from functools import partial
 from minimizer.engine.budget.patience import REPEAT_SECONDS, SURVEYS
 from minimizer.engine.child import protocol
 from minimizer.engine.oracle.signature import Signature
-from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_healthy
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, Surveyed, is_healthy
 from minimizer.engine.survey.holding import Holding, Suspects
 from minimizer.engine.survey.observed import EndedRun, HeldRun, UnendedRun
 from minimizer.engine.survey.rules import Rules, Seen, decide
@@ -62,7 +62,7 @@ class Triage:
         self._draws: protocol.OtherDraws | None = None
         """The first random operator that draws otherwise than in eager; None if none is seen to."""
 
-    def run(self) -> Found:
+    def run(self) -> Surveyed:
         """Run the script until it fails or gets a verdict; a healthy one several times.
 
         The first run fills the compiler's caches, and the second reads them.
@@ -100,7 +100,7 @@ class Triage:
             return ScriptCase(settled)
         return suspect(settled) if is_suspect else self._with_draws(settled)
 
-    def _first(self) -> Found:
+    def _first(self) -> Surveyed:
         """The result of the first run; of one that begins with its kernels, where its time ended with no more than they."""
         found = self._once(caches=True)
         if self._only_compiled and isinstance(found, Settled) and found.reason is Reason.BUDGET:
@@ -108,7 +108,7 @@ class Triage:
                 return self._once(caches=True)
         return found
 
-    def _with_draws(self, found: Found) -> Found:
+    def _with_draws(self, found: Surveyed) -> Surveyed:
         """The verdict, unless a healthy script was seen to draw otherwise than in eager."""
         if self._draws is not None and isinstance(found, Settled) and is_healthy(found):
             return other_draws(found, self._draws)
@@ -119,7 +119,7 @@ class Triage:
         is_early = seconds < self._repeat_seconds or not self.surveys.plan.is_complete
         return is_early and self.surveys.affords_another
 
-    def _once(self, *, caches: bool = False) -> Found:
+    def _once(self, *, caches: bool = False) -> Surveyed:
         """The result of a run, by the rules for its final state."""
         survey = self.surveys.next(caches=caches)
         self._only_compiled = self.surveys.values and is_cut_while_compiling(survey)
@@ -136,7 +136,7 @@ class Triage:
         self._draws = self._draws or survey.finished.draws
         return self._judged(ENDED, EndedRun(survey.finished, self._holding, self.suspects))
 
-    def _judged(self, rules: Rules[Seen, Found], run: Seen) -> Found:
+    def _judged(self, rules: Rules[Seen, Surveyed], run: Seen) -> Surveyed:
         rule, found = decide(rules, run)
         self._log(f"rule: {rule.name}")
         return found
@@ -150,7 +150,7 @@ class Triage:
         """The first call of a graph, held for a failure with this signature; None if it cannot be held."""
         return self._holding.case_at(HoldPlace(graph, 0), signature)
 
-    def without(self, graphs: Sequence[int]) -> Found:
+    def without(self, graphs: Sequence[int]) -> Surveyed:
         """The result of a run that does not compare calls of these graphs; neither do later runs."""
         self.surveys.pass_by(graphs)
         return self._once()

@@ -12,29 +12,29 @@ from dataclasses import replace
 
 from minimizer.engine.child.trouble import KILLED, OWN_CODE_RAISED
 from minimizer.engine.survey import verdicts
-from minimizer.engine.survey.cases import Case, Found, ScriptCase, Settled, is_out_of_memory, is_own_check, line_of
+from minimizer.engine.survey.cases import Case, ScriptCase, Settled, Surveyed, is_out_of_memory, is_own_check, line_of
 from minimizer.engine.survey.dispute import Ground
 from minimizer.engine.survey.observed import EndedRun, HeldRun, RaisedRun, UnendedRun
 from minimizer.engine.survey.plain_pair import PlainPair
-from minimizer.engine.survey.rules import Rule, Rules, always, judge
+from minimizer.engine.survey.rules import Rule, Rules, always, verdict_by
 from minimizer.engine.survey.toolchain import lacks_compiler
 from minimizer.errors import GraphTooLarge
 from minimizer.vocabulary import Kind, Reason
 
 
-def closing(verdict: Callable[[HeldRun], Found]) -> Callable[[HeldRun], Found]:
+def closing(verdict: Callable[[HeldRun], Surveyed]) -> Callable[[HeldRun], Surveyed]:
     """A verdict that first ends the process that holds the call: further runs of the script need its memory."""
 
-    def behind(run: HeldRun) -> Found:
+    def behind(run: HeldRun) -> Surveyed:
         run.survey.close()
         return verdict(run)
 
     return behind
 
 
-HELD: Rules[HeldRun, Found] = (
+HELD: Rules[HeldRun, Surveyed] = (
     Rule("the GPU is out of memory", "the copies for our comparison take some of it: eager and plain runs decide",
-         lambda run: is_out_of_memory(run.error), closing(lambda run: judge(RAISED, run.raised))),
+         lambda run: is_out_of_memory(run.error), closing(lambda run: verdict_by(RAISED, run.raised))),
     Rule("the C++ compiler is out of memory", "the job's limit is too low, whatever the script does",
          lambda run: run.error is not None and run.error.is_of_starved_compiler, closing(HeldRun.starved)),
     Rule("no C or C++ compiler can be started", "the machine or the sandbox lacks it",
@@ -63,7 +63,7 @@ WITHOUT_SUSPECTS: Rules[EndedRun, Settled] = (
     Rule("no difference", "healthy, as far as it was compared", always, EndedRun.healthy),
 )  # fmt: skip
 """The verdict if no suspect is a fault."""
-ENDED: Rules[EndedRun, Found] = (
+ENDED: Rules[EndedRun, Surveyed] = (
     Rule("a call lost the GPU", "each CUDA call behind it fails too, so that the exception which ended the run says nothing",
          lambda run: run.finished.lost is not None, EndedRun.lost),
     Rule("a call lacks an error that eager raises", "what comes behind it may follow from that",
@@ -71,16 +71,16 @@ ENDED: Rules[EndedRun, Found] = (
     Rule("its check fails where eager differs from eager", "the check may read what eager does not repeat, as no other exception does",
          EndedRun.fails_unsteadily, lambda run: verdicts.unsteady(run.finished)),
     Rule("it ended by an exception", "`RAISED` has the verdicts on that",
-         lambda run: run.finished.exception is not None, lambda run: judge(RAISED, RaisedRun(run.finished, run.holding))),
+         lambda run: run.finished.exception is not None, lambda run: verdict_by(RAISED, RaisedRun(run.finished, run.holding))),
     Rule("an output that is one object with another was changed", "in eager the other is not changed with it",
          lambda run: bool(run.finished.merged), EndedRun.merged),
     Rule("values behind a jump differ", "a fault if a part of the graph is wrong on eager's own inputs, else rounding, amplified",
          lambda run: bool(run.finished.suspects) and not run.saw_nothing(),
-         lambda run: run.suspects.hold_first(run.finished.suspects, judge(WITHOUT_SUSPECTS, run))),
+         lambda run: run.suspects.hold_first(run.finished.suspects, verdict_by(WITHOUT_SUSPECTS, run))),
     *WITHOUT_SUSPECTS,
 )  # fmt: skip
 
-RAISED: Rules[RaisedRun, Found] = (
+RAISED: Rules[RaisedRun, Surveyed] = (
     Rule("its check reads a clock or a counter of the compiler", "whatever eager does: what it reads says nothing of values",
          lambda run: run.checked.frames > 0 and run.doubt is Ground.READING, lambda run: verdicts.disputed(run.error, run.checked)),
     Rule("it dies in eager", "what does not run without the compiler says nothing of it",
@@ -111,7 +111,7 @@ RAISED: Rules[RaisedRun, Found] = (
 )  # fmt: skip
 
 
-def without_comparison(run: UnendedRun) -> Found | None:
+def without_comparison(run: UnendedRun) -> Surveyed | None:
     """The result of a run that does not compare; None if that dies too."""
     alone = run.holding.surveys.run(replace(run.holding.surveys.request, values=False))
     if run.holding.to_reduce(alone) is not None:
@@ -119,11 +119,11 @@ def without_comparison(run: UnendedRun) -> Found | None:
     if alone.finished is None:
         return None
     if alone.finished.exception is not None:
-        return judge(RAISED, RaisedRun(alone.finished, run.holding))
+        return verdict_by(RAISED, RaisedRun(alone.finished, run.holding))
     return verdicts.died_compared(run.survey)
 
 
-UNENDED: Rules[UnendedRun, Found] = (
+UNENDED: Rules[UnendedRun, Surveyed] = (
     Rule("its share of the budget is over", "what was compared until then showed no difference",
          lambda run: run.survey.silence is not None and run.survey.silence.out_of_time, UnendedRun.out_of_time),
     Rule("its ranks wait for one another", "which is no hang of the compiler, whatever rank has compiled last",

@@ -114,6 +114,7 @@ def _adopted(found: Report, testimony: Testimony, known: Fault) -> Fault:
         blame=found.blame.model_copy(update={"confirmed_on_script": None}) if found.blame is not None else None,
         workaround=workaround or known.workaround,
         observed=known.observed,
+        layers=known.layers,
         generated_code=known.generated_code,
         summary=f"{found.summary} {said}",
     )

@@ -22,7 +22,7 @@ from ..graph.graphs import concrete
 from ..graph.lifted import LiftedGraph
 from ..referee import steadiness
 from ..referee.call import Call, GradientCall, Side
-from ..referee.comparison import Judged, Raised, Step, compare_with_gradients
+from ..referee.comparison import ComparisonStep, Judged, Raised, compare_with_gradients
 from ..referee.referee import Verdict
 from ..values import snapshot
 from ..values.capturing import is_capturing
@@ -192,9 +192,9 @@ class CheckedGraph:
     def _fault(self, found: Judged | Raised, number: int) -> Fault | None:
         """The fault that a comparison shows; None without one, or if eager itself is nondeterministic."""
         if isinstance(found, Raised):
-            if found.step is Step.COMPARE:
+            if found.step is ComparisonStep.COMPARE:
                 self._cannot_check(found.error)
-            if found.step is not Step.COMPILED:
+            if found.step is not ComparisonStep.COMPILED:
                 return None
         elif not found.verdict.is_wrong:
             return None

@@ -22,7 +22,7 @@ Run = Callable[[Call], Side]
 """Runs compiled code in the place of a call's own function."""
 
 
-class Step(enum.Enum):
+class ComparisonStep(enum.Enum):
     """The steps of a comparison, in order."""
 
     EAGER = "eager"
@@ -30,7 +30,7 @@ class Step(enum.Enum):
     COMPARE = "compare"
 
 
-Begins = Callable[[Call, Step], None]
+Begins = Callable[[Call, ComparisonStep], None]
 """Called before each step, so that a process that dies in it can be told where."""
 
 
@@ -52,10 +52,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Raised:
-    """A comparison that ended with an exception. At `Step.COMPARE` it is of our own code: the two sides cannot be compared."""
+    """A comparison that ended with an exception. At `ComparisonStep.COMPARE` it is of our own code: the two sides cannot be compared."""
 
     call: Call
-    step: Step
+    step: ComparisonStep
     error: Exception
 
 
@@ -73,7 +73,7 @@ class Compared:
         Right gradients do not clear a suspect output, or one with another memory layout.
         """
         if isinstance(self.gradients, Raised):
-            is_impossible = self.gradients.step is Step.EAGER and device_error(self.gradients.error) != LOST
+            is_impossible = self.gradients.step is ComparisonStep.EAGER and device_error(self.gradients.error) != LOST
             return self.values if is_impossible else self.gradients
         if self.gradients is None or isinstance(self.values, Raised):
             return self.values
@@ -91,21 +91,21 @@ def compare_call(
 ) -> Judged | Raised:
     """Run a call on both sides and judge it. ``expected``: eager's side, if it has run. ``known``: see `referee.judge`."""
     if expected is None:
-        begins(call, Step.EAGER)
+        begins(call, ComparisonStep.EAGER)
         try:
             expected = call.run(call.function)
         except Exception as error:
-            return Raised(call, Step.EAGER, error)
-    begins(call, Step.COMPILED)
+            return Raised(call, ComparisonStep.EAGER, error)
+    begins(call, ComparisonStep.COMPILED)
     try:
         actual = compiled(call)
     except Exception as error:
-        return Raised(call, Step.COMPARE if isinstance(error, Unplayable) else Step.COMPILED, error)
-    begins(call, Step.COMPARE)
+        return Raised(call, ComparisonStep.COMPARE if isinstance(error, Unplayable) else ComparisonStep.COMPILED, error)
+    begins(call, ComparisonStep.COMPARE)
     try:
         return Judged(call, expected, actual, referee.judge(call, expected, actual, known))
     except Exception as error:  # a program need not run under one of our modes
-        return Raised(call, Step.COMPARE, error)
+        return Raised(call, ComparisonStep.COMPARE, error)
 
 
 def compare_with_gradients(

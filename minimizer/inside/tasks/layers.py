@@ -26,7 +26,7 @@ from ..outcome import Ending, Outcome
 from ..questions import LayersRequest
 from ..referee import referee
 from ..referee.call import Call, GradientCall, Side
-from ..referee.comparison import Judged, Raised, Step, compare_call
+from ..referee.comparison import ComparisonStep, Judged, Raised, compare_call
 from ..referee.figures import Triple, figures, matched
 from ..values import snapshot
 from ..values.device import settle
@@ -175,7 +175,7 @@ class _Table:
         try:
             outcome = told(found) if isinstance(found, Judged) else outcome_of(found)
         except Exception as error:  # the figures of large values may need more memory than there is
-            found = Raised(call, Step.COMPARE, error)
+            found = Raised(call, ComparisonStep.COMPARE, error)
             outcome = outcome_of(found)
         if isinstance(found, Raised) and device_error(found.error) == LOST:
             os.abort()  # treated like a crash in this layer: the others are judged in a new process

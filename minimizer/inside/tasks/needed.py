@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..questions import Step
+from ..questions import SidesStep
 
 
-def needed(steps: Sequence[Step], index: int) -> list[int]:
+def needed(steps: Sequence[SidesStep], index: int) -> list[int]:
     """The earlier events that one needs, in order, with all switches.
 
     If one of them draws random numbers, all earlier draws are needed too: a mask is only reproduced from the same
@@ -21,7 +21,7 @@ def needed(steps: Sequence[Step], index: int) -> list[int]:
     return sorted((found | switches) - {index})
 
 
-def _closed(steps: Sequence[Step], start: set[int]) -> set[int]:
+def _closed(steps: Sequence[SidesStep], start: set[int]) -> set[int]:
     found, left = set(start), list(start)
     while left:
         further = set(steps[left.pop()].needs) - found

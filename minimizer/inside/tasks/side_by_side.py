@@ -26,7 +26,7 @@ from torch import Tensor
 from ..failures import describe
 from ..messages import Phase
 from ..outcome import Ending, Outcome
-from ..questions import SidesRequest, Step
+from ..questions import SidesRequest, SidesStep
 from ..referee import referee
 from ..referee.call import Call, Side
 from ..referee.distance import other_zeros
@@ -201,7 +201,7 @@ class SideBySide:
         snapshot.set_rng_state(end)
         return [own, given, eager]
 
-    def _kept(self, step: Step) -> Mapping[str, tuple[Tensor, Tensor]]:
+    def _kept(self, step: SidesStep) -> Mapping[str, tuple[Tensor, Tensor]]:
         """Copies, before an event, of earlier results that are read later: eager's, and those returned by compiled
         code.
         """
@@ -245,7 +245,7 @@ class SideBySide:
                     signed = torch.where((given == 0) & (ours == 0), given, ours)
                     value.data.copy_(torch.view_as_complex(signed.contiguous()) if value.is_complex() else signed)
 
-    def _reads_zeros(self, index: int, step: Step) -> bool:
+    def _reads_zeros(self, index: int, step: SidesStep) -> bool:
         """Whether a value of an event differs from eager's only through the sign of zeros; recorded if so."""
         if self._signed is None or not self._signs:
             return False
@@ -291,7 +291,7 @@ class SideBySide:
         else:
             self.note(f"event {index} {what}")
 
-    def _compare(self, index: int, step: Step) -> bool:
+    def _compare(self, index: int, step: SidesStep) -> bool:
         """Compare the values of an event; returns whether the states can go on, with eager's values where they differ."""
         own: dict[str, float] = {}
         carried = [0.0]
@@ -325,7 +325,7 @@ class SideBySide:
                 return False
         return True
 
-    def _tell_difference(self, index: int, step: Step, own: Mapping[str, float]) -> None:
+    def _tell_difference(self, index: int, step: SidesStep, own: Mapping[str, float]) -> None:
         """Have the referee judge an event whose values differ by these distances."""
         verdict = self._judged(index, step, list(own))
         if verdict is not None and verdict.nondeterministic:
@@ -340,7 +340,7 @@ class SideBySide:
                 self.checked = parting
             self._is_over = step.is_checked or not self._has_check
 
-    def _judged(self, index: int, step: Step, differing: Sequence[str]) -> referee.Verdict | None:
+    def _judged(self, index: int, step: SidesStep, differing: Sequence[str]) -> referee.Verdict | None:
         """The referee's verdict on an event; None without compiled code in it, or if the referee cannot judge it."""
         if step.graph is None and not step.is_backward:
             return None

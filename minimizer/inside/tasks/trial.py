@@ -28,7 +28,7 @@ from ..outcome import Ending, Outcome
 from ..questions import TrialRequest
 from ..referee import steadiness
 from ..referee.call import Call, GradientCall, Side
-from ..referee.comparison import Judged, Raised, Run, Step, compare_with_gradients
+from ..referee.comparison import ComparisonStep, Judged, Raised, Run, compare_with_gradients
 from ..referee.referee import Verdict
 from ..values import snapshot
 from ..values.boundary import Difference, places
@@ -202,8 +202,8 @@ class Trial:
         compiled = functools.cache(self.compile)
         return lambda call: call.run(compiled(call.function))
 
-    def _begin(self, call: Call, step: Step) -> None:
-        is_backward = isinstance(call, GradientCall) and step is Step.COMPILED
+    def _begin(self, call: Call, step: ComparisonStep) -> None:
+        is_backward = isinstance(call, GradientCall) and step is ComparisonStep.COMPILED
         self._phase("backward" if is_backward else step.value)
 
     def _phase(self, name: str) -> None:
@@ -216,9 +216,11 @@ def outcome_of(found: Judged | Raised) -> Outcome:
         ending = Ending.DIFFERENT if found.verdict.fault else Ending.SAME
         ending = Ending.NONDETERMINISTIC if found.verdict.nondeterministic else ending
         return Outcome(ending, verdict=found.verdict)
-    if found.step is Step.COMPILED:
+    if found.step is ComparisonStep.COMPILED:
         return Outcome.raised(found.error)
-    return Outcome.of_error(Ending.EAGER_ERROR if found.step is Step.EAGER else Ending.SETUP_ERROR, found.error)
+    return Outcome.of_error(
+        Ending.EAGER_ERROR if found.step is ComparisonStep.EAGER else Ending.SETUP_ERROR, found.error
+    )
 
 
 def outcome_behind(error: Exception, call: Call, compiled: Run) -> Outcome:

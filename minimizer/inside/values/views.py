@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 
-class Step(NamedTuple):
+class ViewStep(NamedTuple):
     """One operation on a tensor: ``operator.getitem`` or a method such as ``.permute``, and its arguments after the
     tensor.
     """
@@ -33,7 +33,7 @@ def base_of(view: Tensor) -> Tensor | None:
         return base if is_same and _reading(base) == _reading(view) else None
 
 
-def steps(view: Tensor, base: Tensor) -> list[Step]:
+def steps(view: Tensor, base: Tensor) -> list[ViewStep]:
     """Operations that derive ``view`` from ``base``: an index, a permutation, another shape; else ``as_strided``.
 
     ``base``: from `base_of`.
@@ -44,10 +44,10 @@ def steps(view: Tensor, base: Tensor) -> list[Step]:
             with suppress(IndexError, RuntimeError):  # they do not fit
                 if found and _geometry(applied(found, base)) == wanted:
                     return found
-        return [Step(".as_strided", (tuple(view.size()), tuple(view.stride()), view.storage_offset()))]
+        return [ViewStep(".as_strided", (tuple(view.size()), tuple(view.stride()), view.storage_offset()))]
 
 
-def applied(found: Sequence[Step], base: Tensor) -> Tensor:
+def applied(found: Sequence[ViewStep], base: Tensor) -> Tensor:
     """The result of these operations."""
     result = base
     for step in found:
@@ -55,7 +55,7 @@ def applied(found: Sequence[Step], base: Tensor) -> Tensor:
     return result
 
 
-def _method(tensor: Tensor, step: Step) -> Tensor:
+def _method(tensor: Tensor, step: ViewStep) -> Tensor:
     result: Tensor = getattr(tensor, step.target.removeprefix("."))(*step.args)
     return result
 
@@ -68,7 +68,7 @@ def _geometry(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return tuple(tensor.size()), tuple(tensor.stride()), int(tensor.storage_offset())
 
 
-def _indexed(view: Tensor, base: Tensor) -> list[Step]:
+def _indexed(view: Tensor, base: Tensor) -> list[ViewStep]:
     """An index, and a permutation of the remaining dimensions; empty if there can be none.
 
     The caller checks whether they fit.
@@ -90,11 +90,13 @@ def _indexed(view: Tensor, base: Tensor) -> list[Step]:
     # `x[:]` of everything is a view like any other, but redundant before a permutation.
     is_idle = index == [slice(None)] and order != sorted(order)
     found = (
-        [Step("operator.getitem", (index[0] if len(index) == 1 else tuple(index),))] if index and not is_idle else []
+        [ViewStep("operator.getitem", (index[0] if len(index) == 1 else tuple(index),))]
+        if index and not is_idle
+        else []
     )
     if order != sorted(order):
         dims = [sorted(order).index(dim) for dim in order]
-        found.append(Step(".t", ()) if dims == [1, 0] else Step(".permute", tuple(dims)))
+        found.append(ViewStep(".t", ()) if dims == [1, 0] else ViewStep(".permute", tuple(dims)))
     return found
 
 
@@ -123,14 +125,14 @@ def _slice(start: int, size: int, step: int, whole: int) -> slice:
     return slice(start or None, stop, step if step > 1 else None)
 
 
-def _reshaped(view: Tensor, base: Tensor) -> list[Step]:
+def _reshaped(view: Tensor, base: Tensor) -> list[ViewStep]:
     """A contiguous range of elements of the base in another shape; empty if it is no such range."""
     if not (base.is_contiguous() and view.is_contiguous()):
         return []
     start, count = int(view.storage_offset() - base.storage_offset()), view.numel()
-    shaped = Step(".view", tuple(view.size()) or ((),))
+    shaped = ViewStep(".view", tuple(view.size()) or ((),))
     if count == base.numel():
         return [shaped]
-    flat = [] if base.dim() == 1 else [Step(".view", (-1,))]
-    run = Step("operator.getitem", (_slice(start, count, 1, base.numel()),))
+    flat = [] if base.dim() == 1 else [ViewStep(".view", (-1,))]
+    run = ViewStep("operator.getitem", (_slice(start, count, 1, base.numel()),))
     return [*flat, run] if view.dim() == 1 else [*flat, run, shaped]

@@ -20,7 +20,7 @@ from ..failures import describe, device_error, raised_while_compiling
 from ..messages import Failure
 from ..referee import steadiness
 from ..referee.call import Call, Function, GradientCall, Side
-from ..referee.comparison import Begins, Judged, Raised, Step, compare_call
+from ..referee.comparison import Begins, ComparisonStep, Judged, Raised, compare_call
 from ..referee.referee import Verdict
 from ..values import snapshot
 from ..values.device import settle
@@ -275,16 +275,18 @@ class Comparer:
                 found = compare_call(replay, lambda each: own, judged.expected, known=graph.known)
         if isinstance(found, Raised):
             error = found.error
-            if found.step is Step.EAGER:
+            if found.step is ComparisonStep.EAGER:
                 self._lost.end_if(error)
                 why = f"{type(error).__name__}: {error}"
                 self._record.note(f"a backward that eager cannot replay was not compared: {why}")
                 fact = f"a backward of graph {graph.index} that eager cannot replay: {why}"
                 self._record.excuse("gradients_unreplayed", graph, fact=fact)
                 return None
-            if found.step is Step.COMPILED:
+            if found.step is ComparisonStep.COMPILED:
                 self._lost.end_if(error, graph, number, "backward")
-            if found.step is Step.COMPARE or not is_over:  # the script's own backward succeeded: the replay is at fault
+            if (
+                found.step is ComparisonStep.COMPARE or not is_over
+            ):  # the script's own backward succeeded: the replay is at fault
                 self._cannot_compare_gradients(graph, error)
                 return None
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
@@ -299,7 +301,9 @@ class Comparer:
 
     def _phases(self, graph: CapturedGraph, number: int, compiled: str) -> Begins:
         """Report the steps of a comparison as phases. ``compiled``: the phase in which compiled code runs."""
-        return lambda call, step: self._line.phase(compiled if step is Step.COMPILED else "compare", graph, number)
+        return lambda call, step: self._line.phase(
+            compiled if step is ComparisonStep.COMPILED else "compare", graph, number
+        )
 
     def _steady(self, graph: CapturedGraph, call: Call, failure: Failure) -> Failure | None:
         """A failure without the places at which eager is not deterministic: there the compiler is not to blame, which is recorded.

@@ -11,10 +11,10 @@ from minimizer.inside.referee import referee
 from minimizer.inside.referee.call import Call, Side, Unplayable
 from minimizer.inside.referee.comparison import (
     Compared,
+    ComparisonStep,
     Judged,
     Raised,
     Run,
-    Step,
     compare_call,
     compare_with_gradients,
 )
@@ -41,12 +41,12 @@ def unplayable(call: Call) -> NoReturn:
 @pytest.mark.parametrize(
     ("eager", "compiled", "steps"),
     [
-        (broken, run(double), [Step.EAGER]),
-        (double, run(broken), [Step.EAGER, Step.COMPILED]),
+        (broken, run(double), [ComparisonStep.EAGER]),
+        (double, run(broken), [ComparisonStep.EAGER, ComparisonStep.COMPILED]),
     ],
 )
-def test_an_exception_ends_a_comparison_at_its_step(eager: Any, compiled: Run, steps: list[Step]) -> None:
-    begun: list[Step] = []
+def test_an_exception_ends_a_comparison_at_its_step(eager: Any, compiled: Run, steps: list[ComparisonStep]) -> None:
+    begun: list[ComparisonStep] = []
     call = Call.now(eager, [torch.ones(2)])
     found = compare_call(call, compiled, begins=lambda call, step: begun.append(step))
     assert isinstance(found, Raised)
@@ -56,17 +56,17 @@ def test_an_exception_ends_a_comparison_at_its_step(eager: Any, compiled: Run, s
 def test_a_call_that_cannot_be_rerun_or_judged_is_not_the_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Call.now(double, [torch.ones(2)])
     found = compare_call(call, unplayable)
-    assert isinstance(found, Raised) and found.step is Step.COMPARE
+    assert isinstance(found, Raised) and found.step is ComparisonStep.COMPARE
     monkeypatch.setattr(referee, "judge", broken)
     found = compare_call(call, run(double))
-    assert isinstance(found, Raised) and found.step is Step.COMPARE
+    assert isinstance(found, Raised) and found.step is ComparisonStep.COMPARE
 
 
 def test_an_eager_side_that_has_run_is_not_run_again() -> None:
     call = Call.now(broken, [torch.ones(2)])
     side = Side(torch.full((2,), 3.0), [torch.ones(2)])
     found = compare_call(call, run(double), side)
-    assert isinstance(found, Raised) and found.step is Step.COMPARE, "the referee's own eager runs raise"
+    assert isinstance(found, Raised) and found.step is ComparisonStep.COMPARE, "the referee's own eager runs raise"
     found = compare_call(call, lambda call: side, side)
     assert isinstance(found, Judged) and not found.verdict.fault
 
@@ -98,10 +98,10 @@ def verdict(verdict: Verdict) -> Judged:
         (LAYOUT, verdict(Verdict()), False),
         (Verdict(discrete=True), verdict(Verdict(fault=True)), True),
         (LAYOUT, verdict(Verdict(fault=True)), True),
-        (Verdict(), Raised(CALL, Step.EAGER, ValueError()), False),
-        (Verdict(), Raised(CALL, Step.EAGER, LOST), True),
-        (Verdict(), Raised(CALL, Step.COMPILED, ValueError()), True),
-        (LAYOUT, Raised(CALL, Step.COMPARE, ValueError()), True),
+        (Verdict(), Raised(CALL, ComparisonStep.EAGER, ValueError()), False),
+        (Verdict(), Raised(CALL, ComparisonStep.EAGER, LOST), True),
+        (Verdict(), Raised(CALL, ComparisonStep.COMPILED, ValueError()), True),
+        (LAYOUT, Raised(CALL, ComparisonStep.COMPARE, ValueError()), True),
     ],
 )
 def test_right_gradients_clear_no_suspect_and_gradients_that_eager_has_not_decide_nothing(

@@ -122,15 +122,15 @@ def test_the_calls_that_raise_are_found(text: str, events: str | None, child: Ex
 @pytest.mark.timeout(600)
 def test_the_failure_is_told_as_the_script_raises_it(drafted: Drafted) -> None:
     """The flat program has other lines, and a guess other operators."""
-    draft, journal = drafted(RAISES)
+    draft, _ = drafted(RAISES)
 
     assert draft is not None
-    failure, (culprit,) = journal.fault.announced, journal.fault.culprits
+    failure, (culprit,) = draft.fault.announced, draft.fault.culprits
     assert "in slope_of" in failure.traceback
     assert "torch.autograd.grad(loss, weight, retain_graph=True)" in failure.traceback
     assert "out3" not in failure.traceback
     assert culprit.ops == [] and "torch.autograd.grad" in culprit.what
-    assert journal.fault.reduced.lines_before == len(dedent(RAISES).strip().splitlines())
+    assert draft.fault.reduced.lines_before == len(dedent(RAISES).strip().splitlines())
 
 
 @pytest.mark.parametrize(

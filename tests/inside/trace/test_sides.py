@@ -18,7 +18,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.child.traced import Sides
 from minimizer.engine.outer.program import OuterProgram
 from minimizer.engine.outer.runs import side_by_side, sides_of
-from minimizer.inside.questions import SidesRequest, Step
+from minimizer.inside.questions import SidesRequest, SidesStep
 from minimizer.inside.tasks.side_by_side import SideBySide
 
 SECOND_GRADIENT = """
@@ -341,7 +341,7 @@ def test_a_jump_that_eager_takes_for_both_sides_excuses_no_wrong_gradient(
 def test_an_event_that_is_judged_leaves_the_random_state() -> None:
     """Else eager does not draw again what it has drawn later, and no later event can be judged."""
     code = "torch.manual_seed(1)\ny = torch.rand(2).exp()"
-    step = Step(code, ("y",), is_backward=True, is_setting=True, draws=True)
+    step = SidesStep(code, ("y",), is_backward=True, is_setting=True, draws=True)
     request = SidesRequest(setup="import torch", graphs={}, inputs="", file=None, steps=[step], seconds=60.0)
     run = SideBySide(request, lambda *_: None)
     run._take(0)

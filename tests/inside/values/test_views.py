@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from minimizer.inside.values.snapshot import clone
-from minimizer.inside.values.views import Step, applied, base_of, steps
+from minimizer.inside.values.views import ViewStep, applied, base_of, steps
 
 CUBE = torch.arange(120.0).reshape(4, 5, 6).clone()
 LINE = torch.arange(10.0)
 ALL = slice(None)
 
 
-def item(index: Any) -> Step:
-    return Step("operator.getitem", (index,))
+def item(index: Any) -> ViewStep:
+    return ViewStep("operator.getitem", (index,))
 
 
 @pytest.mark.parametrize(
@@ -31,22 +31,22 @@ def item(index: Any) -> Step:
         (CUBE[1, 2, 3], [item((1, 2, 3))]),
         (CUBE[1:3, 2:, 1:5:3], [item((slice(1, 3), slice(2, None), slice(1, None, 3)))]),
         (CUBE[:, :0], [item((ALL, slice(None, 0)))]),
-        (CUBE[0].t(), [item(0), Step(".t", ())]),
-        (CUBE.permute(2, 0, 1), [Step(".permute", (2, 0, 1))]),
-        (CUBE[0].t()[2:], [item((0, ALL, slice(2, None))), Step(".t", ())]),
-        (CUBE.view(20, 6), [Step(".view", (20, 6))]),
-        (CUBE[None], [Step(".view", (1, 4, 5, 6))]),
-        (CUBE[1:3].view(10, 6), [Step(".view", (-1,)), item(slice(30, 90)), Step(".view", (10, 6))]),
-        (CUBE.unfold(2, 3, 1), [Step(".as_strided", ((4, 5, 4, 3), (30, 6, 1, 1), 0))]),
-        (CUBE.diagonal(0, 0, 1), [Step(".as_strided", ((6, 4), (1, 36), 0))]),
-        (CUBE[:1].expand(3, 5, 6), [Step(".as_strided", ((3, 5, 6), (0, 6, 1), 0))]),
+        (CUBE[0].t(), [item(0), ViewStep(".t", ())]),
+        (CUBE.permute(2, 0, 1), [ViewStep(".permute", (2, 0, 1))]),
+        (CUBE[0].t()[2:], [item((0, ALL, slice(2, None))), ViewStep(".t", ())]),
+        (CUBE.view(20, 6), [ViewStep(".view", (20, 6))]),
+        (CUBE[None], [ViewStep(".view", (1, 4, 5, 6))]),
+        (CUBE[1:3].view(10, 6), [ViewStep(".view", (-1,)), item(slice(30, 90)), ViewStep(".view", (10, 6))]),
+        (CUBE.unfold(2, 3, 1), [ViewStep(".as_strided", ((4, 5, 4, 3), (30, 6, 1, 1), 0))]),
+        (CUBE.diagonal(0, 0, 1), [ViewStep(".as_strided", ((6, 4), (1, 36), 0))]),
+        (CUBE[:1].expand(3, 5, 6), [ViewStep(".as_strided", ((3, 5, 6), (0, 6, 1), 0))]),
         (LINE[2:], [item(slice(2, None))]),
         (LINE[3], [item(3)]),
-        (LINE[2:8].view(2, 3), [item(slice(2, 8)), Step(".view", (2, 3))]),
+        (LINE[2:8].view(2, 3), [item(slice(2, 8)), ViewStep(".view", (2, 3))]),
         (torch.ones(1).view(()), [item(0)]),
     ],
 )
-def test_words(view: Tensor, made: list[Step]) -> None:
+def test_words(view: Tensor, made: list[ViewStep]) -> None:
     base = base_of(view)
     assert base is not None
     assert steps(view, base) == made

@@ -115,7 +115,7 @@ class Searched:
         )
 
     def run(self) -> Draft:
-        return self.search.run(_at_once)
+        return self.search.run(_at_once, self.journal.fault)
 
 
 def _at_once(seen: Reproducibility, enough: int, over: Event) -> Future[Reproducibility]:
@@ -136,7 +136,7 @@ def test_the_script_is_not_run_again_behind_a_search_that_has_ended(
         return Future()  # it is still running when the search ends
 
     with pytest.raises(Unreduced):
-        job.search.run(repeat)
+        job.search.run(repeat, job.journal.fault)
     assert [over.is_set() for over in asked] == [True]
 
 

@@ -22,6 +22,7 @@ from minimizer.engine.child.exact_log import Glance
 from minimizer.engine.child.outcome import Verdict
 from minimizer.engine.child.protocol import Health
 from minimizer.engine.emit import Repro
+from minimizer.engine.findings import UNKNOWN, Fault
 from minimizer.engine.job import Job
 from minimizer.engine.levels import exact as exact_level
 from minimizer.engine.levels.draft import Draft
@@ -65,6 +66,7 @@ STRIDES = {
 WELL = Settled(Status.HEALTHY, None, "Healthy.")
 RAISED = Settled(Status.PARTIAL, Reason.UNEXPLAINED, "It raises.", kind=Kind.RUNTIME_ERROR)
 NOTHING = Settled(Status.FAILED, Reason.NOTHING_COMPILED, "Nothing was compiled.")
+KNOWN = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, signature="sin")
 DIFFERENCE = cast(Found, "what differs")
 
 
@@ -110,7 +112,8 @@ def draft_of(nodes: int, *, lines: int = 9) -> Draft:
     """The draft of a graph that was reduced by a search, named by its nodes."""
     found = cast(Any, SimpleNamespace(case=None, oracle=None, reduced=None, nodes=nodes))
     repro = Repro(source=f"# {nodes} nodes\n", lines=lines, kind=Kind.WRONG_OUTPUT, evidence="")
-    return Draft(repro, found=found, way=cast(Any, "its way"))
+    reduction = Reduction(nodes_before=9, nodes_after=nodes, one_minimal=True)
+    return Draft(repro, Fault(failure=KNOWN, reduction=reduction), found=found, way=cast(Any, "its way"))
 
 
 class Reduced:
@@ -126,7 +129,7 @@ class Reduced:
         return self
 
     def firmer(self, draft: object, fails: object) -> Draft | None:
-        self.journal.fault = replace(self.journal.fault, reduction=Reduction(nodes_after=5, one_minimal=True))
+        self.journal.record(replace(self.journal.fault, reduction=Reduction(nodes_after=5)))
         if isinstance(self._firm, Exception):
             raise self._firm
         return self._firm
@@ -139,8 +142,6 @@ class Reduced:
 
     def reach(self, job: Job, monkeypatch: pytest.MonkeyPatch, draft: Draft) -> Draft:
         """The draft that a job ends with."""
-        known = Reduction(nodes_after=1, one_minimal=True)
-        job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=known)
         self.journal = job.journal
         monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", self.runs)
         monkeypatch.setattr(Graphs, "attempt", lambda *_: draft)
@@ -154,19 +155,19 @@ class Reduced:
 
 def test_what_fails_in_trials_only_gives_way_to_what_fails_by_itself(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     firm = draft_of(5)
-    assert Reduced(firm, PASSES, HOLDS).reach(job, monkeypatch, draft_of(1)) is firm
+    assert Reduced(firm, PASSES, HOLDS).reach(job, monkeypatch, draft_of(1)).repro is firm.repro
     assert job.report.status is Status.MINIMIZED
-    assert job.report.reduction == Reduction(nodes_after=5, one_minimal=True)
+    assert job.report.reduction == Reduction(nodes_before=9, nodes_after=5, lines_after=9, one_minimal=True)
     assert job.report.notes == [FIRMER]
 
 
 @pytest.mark.parametrize("further", [draft_of(5), None, BudgetExceeded("over"), ChildFailed("gone")])
 def test_without_one_the_first_draft_stays(job: Job, monkeypatch: pytest.MonkeyPatch, further: Any) -> None:
     first = draft_of(1)
-    assert Reduced(further, PASSES, PASSES).reach(job, monkeypatch, first) is first
+    assert Reduced(further, PASSES, PASSES).reach(job, monkeypatch, first).repro is first.repro
     assert (job.report.status, job.report.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
     assert (job.report.reduction, job.report.verification) == (
-        Reduction(nodes_after=1, lines_after=9, one_minimal=True),
+        Reduction(nodes_before=9, nodes_after=1, lines_after=9, one_minimal=True),
         PASSES,
     )
     assert (job.report.notes, job.journal.repro) == (["0 of 3 failed"], first.repro.source)
@@ -187,10 +188,7 @@ def test_what_fails_now_and_then_is_no_matter_of_memory(
     job: Job, monkeypatch: pytest.MonkeyPatch, seen: Verification
 ) -> None:
     first = draft_of(1)
-    assert Reduced(draft_of(5), seen).reach(job, monkeypatch, first) is first
-
-
-KNOWN = Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR, signature="sin")
+    assert Reduced(draft_of(5), seen).reach(job, monkeypatch, first).repro is first.repro
 
 
 def in_public(job: Job, monkeypatch: pytest.MonkeyPatch, script: Repro | Exception | None) -> Draft:
@@ -198,19 +196,15 @@ def in_public(job: Job, monkeypatch: pytest.MonkeyPatch, script: Repro | Excepti
 
     def by_script(routes: Routes, otherwise: Settled) -> Draft | None:
         another = Failure(kind=Kind.RUNTIME_ERROR, signature="another")
-        of_script = Reduction(level="python", lines_after=3)
-        routes.journal.fault = replace(
-            routes.journal.fault, failure=another, reduction=of_script if isinstance(script, Repro) else None
-        )
+        of_script = Fault(failure=another, reduction=Reduction(level="python", lines_after=3))
+        routes.journal.record(of_script)
         if isinstance(script, Exception):
             raise script
-        return Draft(script) if script is not None else None
+        return Draft(script, of_script) if script is not None else None
 
-    reduction = Reduction(nodes_before=9, nodes_after=2, lines_after=9)
-    job.journal.fault = replace(job.journal.fault, failure=KNOWN, reduction=reduction)
     monkeypatch.setattr(Routes, "by_script", by_script)
     end = Unpublic(draft_of(2)).attempt(routes_of(job))
-    assert job.report.failure == KNOWN
+    assert end.fault.failure == KNOWN
     return end
 
 
@@ -224,7 +218,7 @@ def test_a_repro_is_not_lost_to_the_attempt_at_a_nicer_one(
     else:
         assert in_public(job, monkeypatch, error).repro.source == "# 2 nodes\n"
     assert job.report.failure == KNOWN
-    assert job.report.reduction == Reduction(nodes_before=9, nodes_after=2, lines_after=9)
+    assert job.report.reduction == Reduction(nodes_before=9, nodes_after=2, lines_after=9, one_minimal=True)
     assert job.journal.repro == "# 2 nodes\n"
 
 
@@ -240,8 +234,7 @@ def test_the_script_stands_for_a_graph_that_is_not_public_where_it_is_no_longer(
     assert (end.repro is script, end.way is None) == (is_better, is_better)
     assert end.found is not None, "the graph is to blame all the same"
     level = "python" if is_better else "dynamo"
-    assert job.report.reduction is not None
-    assert (job.report.reduction.level, job.report.reduction.nodes_after) == (level, 2)
+    assert (end.fault.reduced.level, end.fault.reduced.nodes_after) == (level, 2)
 
 
 # memory layouts, and what comes before them -------------------------------------------------------------------------
@@ -270,12 +263,12 @@ def ended_by(
     """The report of a job whose search for a layout ends so, and whose plain runs come to this verdict."""
     layouts = Layouts()
 
-    def give_up(search: Search, repeat: object) -> None:
+    def give_up(*_: object) -> None:
         raise end
 
     monkeypatch.setattr(Search, "run", give_up)
     monkeypatch.setattr(Routes, "by_script", lambda *_: None)
-    monkeypatch.setattr("minimizer.engine.suspects.judge", lambda *_: plain)
+    monkeypatch.setattr("minimizer.engine.suspects.verdict_by", lambda *_: plain)
     runs = SimpleNamespace(pair=lambda: (None, None), attempts=[])
     with ThreadPoolExecutor(1) as beside:
         judge = SimpleNamespace(judge=lambda *_, **__: None)
@@ -322,7 +315,7 @@ def test_another_memory_layout_whose_graph_cannot_be_had_is_partial(job: Job) ->
 def test_a_failure_ranks_above_another_memory_layout(
     job: Job, monkeypatch: pytest.MonkeyPatch, verdict: Settled, layouts: tuple[str, ...], is_suspected: bool
 ) -> None:
-    monkeypatch.setattr("minimizer.engine.suspects.judge", lambda *_: verdict)
+    monkeypatch.setattr("minimizer.engine.suspects.verdict_by", lambda *_: verdict)
     monkeypatch.setattr(Routes, "by_script", lambda *_: None)
     runs = SimpleNamespace(pair=lambda: (None, None), attempts=[])
     end = Untouched(WELL).attempt(routes_of(job, plain=runs, triage=SimpleNamespace(layouts=layouts)))
@@ -359,10 +352,10 @@ def reduced(
 ) -> Draft | Settled | None:
     """What comes of a difference that is announced, and whose reduction ends so."""
 
-    def announced(between: BetweenGraphs, found: object, *, reduces: bool) -> Draft | None:
+    def announced(between: BetweenGraphs, found: object, known: Fault, *, reduces: bool) -> Draft | None:
         assert reduces == job.options.stands_alone
         failure = Failure(kind=Kind.WRONG_OUTPUT, message="It differs.", mechanism=mechanism)
-        job.journal.fault = replace(job.journal.fault, failure=failure)
+        job.journal.record(replace(job.journal.fault, failure=failure))
         if isinstance(draft, Exception):
             raise draft
         return cast(Draft | None, draft)
@@ -371,13 +364,13 @@ def reduced(
     return Between(DIFFERENCE, is_checked).attempt(routes_of(job))
 
 
-@pytest.mark.parametrize("draft", [None, Draft(NONE, difference=DIFFERENCE)])
+@pytest.mark.parametrize("draft", [None, Draft(NONE, UNKNOWN, difference=DIFFERENCE)])
 def test_a_fault_between_graphs_without_a_repro_is_partial(
     job: Job, monkeypatch: pytest.MonkeyPatch, draft: Draft | None
 ) -> None:
     """And has its workaround at once; with a repro, one is looked for when that is verified."""
     asked: list[Any] = []
-    monkeypatch.setattr(BetweenGraphs, "workaround", lambda self, found: asked.append(found))
+    monkeypatch.setattr(BetweenGraphs, "workaround", lambda self, found, mechanism: asked.append(found))
     found = reduced(job, monkeypatch, draft)
     if draft is not None:
         assert (found, asked) == (draft, [])
@@ -402,7 +395,7 @@ def test_a_child_that_goes_away_takes_no_confirmed_failure_with_it(
 ) -> None:
     """The graphs are looked at all the same; a workaround needs to know how the failure came about."""
     if mechanism is not None:
-        monkeypatch.setattr(BetweenGraphs, "workaround", lambda self, found: None)
+        monkeypatch.setattr(BetweenGraphs, "workaround", lambda *_: None)
     found = reduced(job, monkeypatch, ChildFailed("the child is gone"), mechanism=mechanism)
     assert isinstance(found, Settled)
     assert (found.status, found.reason) == (Status.PARTIAL, Reason.NOT_VERIFIED)
@@ -416,7 +409,7 @@ def past_wrappers(
     job: Job, monkeypatch: pytest.MonkeyPatch, found: Settled = WELL, exact: Answer | None = None
 ) -> Settled:
     """The verdict on a script that plain runs leave as it was ``found``."""
-    monkeypatch.setattr("minimizer.engine.suspects.judge", lambda *_: found)
+    monkeypatch.setattr("minimizer.engine.suspects.verdict_by", lambda *_: found)
     runs = SimpleNamespace(pair=lambda: (None, None), attempts=[])
     routes = routes_of(job, exact or Answer(looks=6), plain=runs, triage=SimpleNamespace(layouts=()))
     end = Untouched(found).attempt(routes)

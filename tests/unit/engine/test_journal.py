@@ -171,7 +171,7 @@ def test_a_verdict_is_kept_before_it_is_told(tmp_path: Path) -> None:
 
     report = Report()
     journal = Journal(Heard(tmp_path), report, Clock(60))
-    journal.fault = replace(journal.fault, status=Status.HEALTHY)
+    journal.record(replace(journal.fault, status=Status.HEALTHY))
 
     journal.decide()
 

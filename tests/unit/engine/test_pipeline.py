@@ -100,7 +100,7 @@ def test_a_verdict_outlives_what_comes_after_it(tmp_path: Path, status: Status) 
 
 
 def test_what_was_announced_and_turns_out_to_be_chance_is_taken_back(job: Job) -> None:
-    job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT))
+    job.journal.record(replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT)))
     settle(Settled(Status.FAILED, Reason.NONDETERMINISTIC, "Eager differs from eager."), NO_ANSWER, job.journal)
     assert job.report.failure is None
 
@@ -119,7 +119,7 @@ def test_a_repro_of_an_earlier_run_stays_only_where_this_one_may_go_on_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Status, reason: Reason | None, stays: bool
 ) -> None:
     def ended(job: Job, *_: object) -> None:
-        job.journal.fault = replace(job.journal.fault, status=status, reason=reason)
+        job.journal.record(replace(job.journal.fault, status=status, reason=reason))
 
     monkeypatch.setattr(pipeline, "run", ended)
     script, out = tmp_path / "a.py", tmp_path / "out"
@@ -137,7 +137,7 @@ def test_further_repros_of_an_earlier_run_do_not_stay_beside_a_new_repro(
     def ended(job: Job, *_: object) -> None:
         job.journal.show("repro.py", b"# new\n")
         job.journal.show("repro-2.py", b"# new, without data\n")
-        job.journal.fault = replace(job.journal.fault, status=Status.MINIMIZED)
+        job.journal.record(replace(job.journal.fault, status=Status.MINIMIZED))
 
     monkeypatch.setattr(pipeline, "run", ended)
     script, out = tmp_path / "a.py", tmp_path / "out"
@@ -166,8 +166,8 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
     monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: holds)
     monkeypatch.setattr(BetweenGraphs, "workaround", over)
     job = replace(job, settings=job.settings.model_copy(update={"toolchains": "other=/usr/bin/python3"}))
-    job.journal.fault = replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR))
-    job.journal.fault = replace(job.journal.fault, reduction=Reduction(one_minimal=True))
+    job.journal.record(replace(job.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=Stage.INDUCTOR)))
+    job.journal.record(replace(job.journal.fault, reduction=Reduction(one_minimal=True)))
     found = cast(Any, SimpleNamespace(program=None, oracle=None))
     parts = parts_of(job)
     place = cast(
@@ -176,7 +176,7 @@ def test_behind_verify_the_steps_are_taken_in_their_order(
     surveys = cast(Any, SimpleNamespace(first=None, crowding=1.0))
     parts = replace(parts, follow_up=replace(parts.follow_up, place=place, surveys=surveys))
     repro = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="")
-    draft = Draft(repro, found=found, difference=cast(Any, "a difference"))
+    draft = Draft(repro, job.journal.fault, found=found, difference=cast(Any, "a difference"))
     end = verified(draft, Routes(parts))
     assert isinstance(end, Verified)
     pipeline.enrich(end.draft, parts)
@@ -190,7 +190,7 @@ def test_the_issue_is_written_beside_the_report_and_goes_where_nobody_should_fil
 ) -> None:
     def ended(job: Job, *_: object) -> None:
         found = sample_reports.value()
-        job.journal.fault = fold.fault_of(found)
+        job.journal.record(fold.fault_of(found))
         job.journal.repro = sample_reports.REPRO
 
     script, out = tmp_path / "a.py", tmp_path / "out"
@@ -220,8 +220,8 @@ def test_a_larger_budget_goes_on_from_where_the_time_ended(
     stays: bool,
 ) -> None:
     def ended(job: Job, *_: object) -> None:
-        job.journal.fault = replace(job.journal.fault, status=status, reason=reason)
-        job.journal.fault = replace(job.journal.fault, reduction=Reduction(one_minimal=is_minimal))
+        job.journal.record(replace(job.journal.fault, status=status, reason=reason))
+        job.journal.record(replace(job.journal.fault, reduction=Reduction(one_minimal=is_minimal)))
         job.journal.sink.artifact(CHECKPOINT, b"{}")
 
     script, out = tmp_path / "a.py", tmp_path / "out"
@@ -361,7 +361,7 @@ def test_a_dumped_graph_is_attempted_apart_from_the_job(
         inner.journal.show("repro.py", b"# of the graph")
         if error is not None:
             raise error
-        inner.journal.fault = replace(inner.journal.fault, status=Status.MINIMIZED)
+        inner.journal.record(replace(inner.journal.fault, status=Status.MINIMIZED))
 
     monkeypatch.setattr(pipeline, "investigate", investigate)
     assert ASKED.keys() == Options.model_fields.keys(), "an option was added: give it another value than by default"

@@ -20,6 +20,7 @@ from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.traced import Parting, Sides
+from minimizer.engine.findings import UNKNOWN, Fault
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.graph import pin
 from minimizer.engine.levels.missing_error import MissingErrorLevel
@@ -191,7 +192,7 @@ def test_a_graph_whose_holder_is_gone_leaves_the_question_open() -> None:
 
 
 GIVEN_UP = Settled(Status.PARTIAL, Reason.NOT_VERIFIED, "It vanishes.")
-DRAFT = Draft(cast(Any, "repro"))
+DRAFT = Draft(cast(Any, "repro"), UNKNOWN)
 
 
 class Graphs:
@@ -220,7 +221,7 @@ def leads(routes: Routes, monkeypatch: pytest.MonkeyPatch, **ends: object) -> No
         monkeypatch.setattr(owner, name, partial(answered, ends.get(name)))
 
 
-def answered(end: object, _: object) -> object:
+def answered(end: object, *_: object) -> object:
     if isinstance(end, Settled):
         raise Unreduced(end)
     return end
@@ -444,7 +445,7 @@ def test_a_suspect_of_several_processes_stays_healthy_and_open(routes: Routes) -
 def test_no_run_of_a_script_that_ends_well_confirms_a_workaround(
     routes: Routes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def draft(level: PartingLevel, seen: Compared, kind: Kind, original: Any = None, **_: object) -> Draft:
+    def draft(level: PartingLevel, seen: Compared, kind: Kind, original: Any, *_: object, **__: object) -> Draft:
         with pytest.raises(ChildFailed, match="ends well without a change"):
             original.run("torch._inductor.config.max_fusion_size = 1")
         with pytest.raises(ChildFailed, match="ends well"):
@@ -490,9 +491,9 @@ def test_calls_around_graphs_are_asked_for_what_a_graph_raises_and_does_not_by_i
 def test_calls_around_graphs_that_show_nothing_leave_the_failure_to_the_script(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: object, holds: bool
 ) -> None:
-    def draft(level: OuterLevel, otherwise: Settled) -> object:
+    def draft(level: OuterLevel, otherwise: Settled, known: Fault) -> object:
         routes.journal.show("repro.py", b"")
-        routes.journal.fault = replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),))
+        routes.journal.record(replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),)))
         if isinstance(end, Exception):
             raise end
         return end
@@ -522,9 +523,9 @@ def test_a_draft_of_calls_around_graphs_is_kept_where_no_time_is_left_for_anothe
 def test_a_job_that_is_cancelled_there_keeps_what_it_has(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def draft(level: OuterLevel, otherwise: Settled) -> Draft:
+    def draft(level: OuterLevel, otherwise: Settled, known: Fault) -> Draft:
         routes.journal.show("repro.py", b"")
-        routes.journal.fault = replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),))
+        routes.journal.record(replace(routes.journal.fault, also_seen=(AlsoSeen(kind=Kind.CRASH, signature="x"),)))
         return DRAFT
 
     def cancelled(*_: object) -> None:
@@ -634,7 +635,7 @@ def test_the_cache_to_blame_is_named_before_other_ways_are_tried(
 def test_the_cache_is_named_where_the_time_ends_before_there_is_a_repro(
     routes: Routes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def over(case: Case, cache: Cache) -> None:
+    def over(*_: object) -> None:
         raise BudgetExceeded("over")
 
     give(routes, Reruns(False, True))
@@ -737,7 +738,7 @@ def test_a_search_by_plain_runs_that_lacks_the_time_leaves_the_verdict(
 def test_an_error_that_plain_runs_lack_is_asked_of_how_the_script_ends(
     routes: Routes, monkeypatch: pytest.MonkeyPatch, made: Draft | None
 ) -> None:
-    monkeypatch.setattr(MissingErrorLevel, "draft", lambda self: made)
+    monkeypatch.setattr(MissingErrorLevel, "draft", lambda self, known: made)
     monkeypatch.setattr(Routes, "_that_holds", lambda self, make: make())
     end = replace(UNEXPLAINED, kind=Kind.MISSING_ERROR)
     assert as_plain(routes, monkeypatch, end) == (made or end, [])

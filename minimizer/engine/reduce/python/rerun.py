@@ -15,7 +15,7 @@ from pathlib import Path
 from minimizer.engine.budget.patience import LEAST_TIMEOUT, SILENCE
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
-from minimizer.engine.child.trouble import Again, Fault
+from minimizer.engine.child.trouble import Again, AtFault
 from minimizer.engine.oracle.signature import ABSENT, Signature, exception_signature, is_inside, signature_of
 from minimizer.engine.oracle.timeouts import TrialTimes
 from minimizer.engine.reduce.python.seeds import holds, states
@@ -165,7 +165,7 @@ def script_signature(outcome: Outcome) -> Signature | None:
     complaint of ``assert_close`` about dtype, shape or layout is wrong metadata; about NaN or infinity, the difference
     is ``nonfinite``.
     """
-    if outcome.rule.fault is Fault.MACHINE or not outcome.attempted:
+    if outcome.rule.fault is AtFault.MACHINE or not outcome.attempted:
         return None
     error = outcome.exception
     check = _own_check(error) if error is not None and outcome.ending is Ending.RUNTIME_ERROR else ""

@@ -21,7 +21,7 @@ from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.engine.diagnose import Patient
 from minimizer.engine.emit import Details, Repro
-from minimizer.engine.findings import Diagnosed
+from minimizer.engine.findings import Diagnosed, Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.parting import EndsWell
@@ -43,6 +43,8 @@ FLICKERS = Verification(runs=3, failed_same=1, clean_process=True, passes_with_c
 
 
 REPRO = Repro(source="", lines=0, kind=Kind.WRONG_OUTPUT, evidence="AssertionError: ")
+FAULT = Fault(failure=Failure(kind=Kind.WRONG_OUTPUT), reduction=Reduction(nodes_after=1, one_minimal=True))
+LARGER = replace(FAULT, reduction=Reduction(nodes_after=3, one_minimal=False))
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_runs_that_were_stopped_say_nothing_against_a_repro(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, seen: Verification, reason: Reason
 ) -> None:
     """Such a job is tried again; only a run that ends otherwise tells that the repro does not hold."""
-    report = decided(follow_up, monkeypatch, seen, Draft(REPRO))
+    report = decided(follow_up, monkeypatch, seen, Draft(REPRO, FAULT))
     assert (report.status, report.reason) == (Status.PARTIAL, reason)
     assert f"{counted(seen.stopped, 'run')} had to be stopped" in report.summary
 
@@ -83,16 +85,14 @@ def test_runs_that_were_stopped_say_nothing_against_a_repro(
 def test_a_verified_repro_is_a_success_also_where_the_time_ended_before_it_was_minimal(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, disputed: str | None
 ) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False))
-    report = decided(follow_up, monkeypatch, HOLDS, Draft(REPRO, disputed=disputed))
+    report = decided(follow_up, monkeypatch, HOLDS, Draft(REPRO, LARGER, disputed=disputed))
     assert (report.status, report.reason) == (Status.MINIMIZED, Reason.DISPUTED if disputed else None)
     assert MAY_SHRINK in report.summary and report.may_shrink
     assert report.summary.endswith(disputed or MAY_SHRINK)
 
 
 def test_a_repro_that_does_not_hold_is_not_said_to_shrink(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, reduction=Reduction(nodes_after=3, one_minimal=False))
-    report = decided(follow_up, monkeypatch, PASSES, Draft(REPRO))
+    report = decided(follow_up, monkeypatch, PASSES, Draft(REPRO, LARGER))
     assert report.status is Status.PARTIAL and MAY_SHRINK not in report.summary and not report.may_shrink
 
 
@@ -110,12 +110,12 @@ def test_clean_runs_have_what_is_left_of_the_budget(
     monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", runs)
     monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600 - left))
     with follow_up.journal.clock.reserving(lambda: 400.0):
-        follow_up.verified(Draft(REPRO))
+        follow_up.verified(Draft(REPRO, FAULT))
     assert given == [VERIFY_SECONDS, left]
 
 
 def test_a_step_for_which_no_time_is_left_says_so(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decided_at = 590.0
     monkeypatch.setattr(Clock, "elapsed", property(lambda clock: 600.0))
     with follow_up.adding(Step.LAYERS):
@@ -133,14 +133,14 @@ def test_a_draft_is_written_again_where_its_failure_turns_out_to_be_flaky(
     written = list[tuple[object, Reproducibility]]()
     flaky = replace(REPRO, source="# for a flaky failure")
 
-    def write(program: object, details: Details, rate: Reproducibility, journal: Journal) -> Repro:
+    def write(program: object, details: Details, rate: Reproducibility, *_: object) -> Repro:
         written.append((program, rate))
         return flaky
 
     monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: seen)
     monkeypatch.setattr("minimizer.engine.after.follow_up.write", write)
     found = cast(Any, SimpleNamespace(reduced="the program"))
-    _, _, draft = follow_up.verified(Draft(REPRO, details={}, found=found))
+    _, _, draft = follow_up.verified(Draft(REPRO, FAULT, details={}, found=found))
     assert draft.repro is (flaky if is_rewritten else REPRO)
     assert written == ([("the program", Reproducibility(failed=1, runs=3))] if is_rewritten else [])
     assert follow_up.journal.repro == (flaky.source if is_rewritten else None)
@@ -151,7 +151,7 @@ def test_from_the_verdict_on_a_job_may_be_stopped(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, seen: Verification
 ) -> None:
     assert follow_up.journal.decided_at is None
-    decided(follow_up, monkeypatch, seen, Draft(REPRO))
+    decided(follow_up, monkeypatch, seen, Draft(REPRO, FAULT))
     assert follow_up.journal.decided_at is not None
 
 
@@ -168,7 +168,7 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
     assert sum(SHARES.values()) == pytest.approx(1)
     journal = Journal(follow_up.journal.sink, follow_up.report, Clock(budget))
     follow_up = replace(follow_up, journal=journal)
-    journal.fault = replace(journal.fault, verification=HOLDS)
+    journal.record(replace(journal.fault, verification=HOLDS))
     journal.decided_at = verified
     now = [verified]
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: now[0]))
@@ -190,7 +190,7 @@ def test_the_steps_behind_verify_take_no_longer_than_the_way_to_it(
 def test_a_step_without_a_second_is_said_to_have_had_no_time(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decide()
     monkeypatch.setattr(FollowUp, "share", lambda self, step: 0.0)
     with follow_up.adding(Step.LAYERS):
@@ -204,7 +204,7 @@ def test_a_step_without_a_second_is_said_to_have_had_no_time(
 def test_a_step_that_ended_for_want_of_something_else_is_not_laid_to_its_time(
     follow_up: FollowUp, error: BudgetExceeded
 ) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decide()
     with follow_up.adding(Step.LAYERS):
         raise error
@@ -228,7 +228,7 @@ def test_the_owner_skips_a_step_and_the_next_one_is_taken(
     follow_up = replace(
         follow_up, journal=Journal(Skipping(tmp_path / "out", events.append), follow_up.report, Clock(600))
     )
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decide()
     reached = []
     for step in (Step.DIAGNOSE, Step.LAYERS, Step.HEALTH):
@@ -247,7 +247,7 @@ def test_the_owner_skips_a_step_and_the_next_one_is_taken(
 def test_without_a_verified_repro_no_step_is_skipped(follow_up: FollowUp, tmp_path: Path) -> None:
     """What a witness finds may be all there is."""
     follow_up = replace(follow_up, journal=Journal(Skipping(tmp_path / "out"), follow_up.report, Clock(600)))
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=PASSES)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=PASSES))
     follow_up.journal.decide()
     with follow_up.adding(Step.LAYERS):
         follow_up.journal.watch()
@@ -256,7 +256,7 @@ def test_without_a_verified_repro_no_step_is_skipped(follow_up: FollowUp, tmp_pa
 
 def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) -> None:
     """It may be the only one that finds something."""
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=PASSES)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=PASSES))
     follow_up.journal.decide()
     assert follow_up.share(Step.WITNESS) == pytest.approx(follow_up.journal.clock.left, abs=1)
 
@@ -265,7 +265,7 @@ def test_without_a_repro_a_witness_may_take_what_is_left(follow_up: FollowUp) ->
 def test_a_run_more_of_the_script_is_not_begun_that_cannot_end(
     follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch, survey: float, fits: bool
 ) -> None:
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=HOLDS))
     follow_up.journal.decided_at = 100.0
     follow_up.report.timings = {"survey": survey}
     monkeypatch.setattr(Clock, "elapsed", property(lambda self: 160.0))
@@ -279,7 +279,7 @@ def test_calls_that_are_not_timed_say_why(follow_up: FollowUp) -> None:
     report.timings[Step.SURVEY] = 400.0
     follow_up.examine()
     assert report.health.untimed == "there was no time for one more run of the script"
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.CRASH))
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=Failure(kind=Kind.CRASH)))
     follow_up.examine()
     assert report.health.untimed == "the script does not come to its end"
 
@@ -307,7 +307,7 @@ def test_losses_of_a_training_that_are_not_compared_say_why(
 ) -> None:
     surveys = SimpleNamespace(first=None, crowding=1.0, health=health, asked=without_a_loss, args=[])
     follow_up = replace(follow_up, surveys=cast(Any, surveys))
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=None))
     report = follow_up.report
     report.timings[Step.SURVEY], report.checked = survey, Checked(backward=backward)
     follow_up.examine()
@@ -322,7 +322,7 @@ def test_losses_of_a_training_that_are_not_compared_say_why(
 def test_nothing_is_said_of_losses_that_are_never_compared(follow_up: FollowUp, changes: dict[str, Any]) -> None:
     options = follow_up.options.model_copy(update=changes)
     follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(first=None)), options=options)
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=None))
     follow_up.report.timings[Step.SURVEY], follow_up.report.checked = 400.0, Checked(backward=4)
     follow_up.examine()
     assert follow_up.report.drift is None
@@ -342,7 +342,7 @@ def test_the_losses_of_a_script_are_asked_for_where_it_may_train(
     monkeypatch.setattr(f"{here}.advise", lambda *_, **__: None)
     monkeypatch.setattr(f"{here}.drift.examine", lambda *_: asked.append(True))
     follow_up = replace(follow_up, surveys=cast(Any, SimpleNamespace(first=None, crowding=1.0)))
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=None)
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=None))
     follow_up.report.timings[Step.SURVEY] = 1.0
     follow_up.examine()
     assert bool(asked) is is_asked
@@ -368,8 +368,8 @@ def test_generated_code_is_read_where_it_may_be_wrong(
         return kernel
 
     monkeypatch.setattr("minimizer.engine.after.follow_up.generated_code", read)
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=stage))
-    follow_up.journal.fault = replace(follow_up.journal.fault, verification=seen)
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT, stage=stage)))
+    follow_up.journal.record(replace(follow_up.journal.fault, verification=seen))
     follow_up.journal.decide()
     follow_up.read_code(cast(Any, SimpleNamespace(repro=None, data=None)))
     assert follow_up.report.generated_code == (kernel if is_read else None)
@@ -402,7 +402,7 @@ if "TORCHDYNAMO_DISABLE" not in os.environ:
     raise AssertionError("wrong")
 """
     follow_up = in_clean_python(tmp_path, "torch/__init__.py", "torch/part.py")
-    lacking = follow_up.if_it_holds(Draft(replace(REPRO, source=source)))
+    lacking = follow_up.if_it_holds(Draft(replace(REPRO, source=source), FAULT))
     assert lacking is not None
     seen, _, draft = follow_up.verified(lacking)
     assert seen.holds and follow_up.report.verification == seen
@@ -417,7 +417,7 @@ SHOWS = "raise SystemExit('DYNAMO' not in repr(os.environ) and 'AssertionError: 
 def counting(folder: Path, end: str) -> Draft:
     """The draft of a script that notes each of its runs in a file."""
     note = f"import os\nwith open({str(folder / 'runs')!r}, 'a') as file:\n    file.write('.')\n"
-    return Draft(replace(REPRO, source=f"{note}{end}\n"))
+    return Draft(replace(REPRO, source=f"{note}{end}\n"), FAULT)
 
 
 def test_clean_runs_that_a_draft_was_kept_for_verify_it(tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ def test_a_draft_that_does_not_hold_in_clean_processes_is_none(tmp_path: Path, e
 def test_runs_that_lacked_time_are_made_again(follow_up: FollowUp, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = iter([LACKS_TIME, HOLDS])
     monkeypatch.setattr("minimizer.engine.verify.clean_runs.verify", lambda *_, **__: next(ends))
-    held = follow_up.if_it_holds(Draft(REPRO))
+    held = follow_up.if_it_holds(Draft(REPRO, FAULT))
     assert held is not None and follow_up.verified(held)[0] == HOLDS
 
 
@@ -459,8 +459,8 @@ def test_a_script_that_ends_well_has_a_part_to_blame_and_no_workaround(
     none = Workaround(code="", verified=False, what="None but switching the compiler off")
     found = Diagnosed(blame=Blame(subsystem="fusion", items=["fusion"]), workaround=none)
     monkeypatch.setattr("minimizer.engine.after.follow_up.diagnose", lambda *_, keep, **__: keep(found))
-    follow_up.journal.fault = replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT))
-    follow_up.diagnose(Patient(cast(Any, None), EndsWell(), follow_up.script))
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT)))
+    follow_up.diagnose(Patient(cast(Any, None), EndsWell(), follow_up.script), follow_up.journal.fault)
     fault = follow_up.journal.fault
     assert fault.workaround is None
     assert fault.blame is not None and fault.blame.confirmed_on_script is None

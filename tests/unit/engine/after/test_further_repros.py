@@ -20,7 +20,7 @@ from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.emit import Repro
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.culprits import NO_TIME, culprits, is_holder, listed_with_the_first, named
-from minimizer.engine.levels.draft import Found
+from minimizer.engine.levels.draft import GraphCulprit
 from minimizer.engine.localize.further_faults import Further, Unreduced, further
 from minimizer.engine.localize.localize import Localized
 from minimizer.engine.oracle.oracle import Oracle
@@ -195,7 +195,7 @@ def looked_further(tmp_path: Path, *, seconds: float, instance: str) -> tuple[He
     signature = SimpleNamespace(kind=Kind.WRONG_OUTPUT)
     case = SimpleNamespace(otherwise=None, tolerance=None, is_warm=False, instance=instance, signature=signature)
     first = Localized(window, (Region(0, 2), Region(2, 5)), (layer("0", "bad"),), confirmed=True)
-    found = Found(cast(Case, case), cast(Oracle, oracle), program, first, window)
+    found = GraphCulprit(cast(Case, case), cast(Oracle, oracle), program, first, window)
     culprit = Culprit(module="layers.1", nodes=["v0"], ops=["aten.bad"])
     report = Report(culprits=[culprit], failure=Failure(kind=Kind.WRONG_OUTPUT))
     sink, given = Heard(tmp_path), list[float]()
@@ -206,7 +206,9 @@ def looked_further(tmp_path: Path, *, seconds: float, instance: str) -> tuple[He
             return Instances(wrong=["layers.1", "layers.2"], right=["layers.0"])
 
     journal = Journal(sink, report, Clock(seconds))
-    write_further(found, (), surveys=cast(Any, Surveys()), place=cast(Any, None), journal=journal, jobs=1)
+    surveys, place = cast(Any, Surveys()), cast(Any, None)
+    for known in write_further(found, (), journal.fault, surveys=surveys, place=place, journal=journal, jobs=1):
+        journal.add(culprits=known)
     return sink, report, given
 
 
@@ -268,7 +270,10 @@ def written(
     one = further_repros._write(
         Further(window, cast(Any, None), window), "repro-2.py", cast(Any, found), cast(Any, place), journal
     )
-    further_repros._read_code([one] if one is not None else [], cast(Any, place), journal)
+    known = (*report.culprits, *([one.culprit] if one is not None else []))
+    with_repro = [one] if one is not None and one.culprit.repro else []
+    for now in (known, *further_repros._with_code(known, with_repro, cast(Any, place), journal)):
+        journal.add(culprits=now)
     return report, asked
 
 

@@ -90,25 +90,28 @@ def seen(routes: Routes, monkeypatch: pytest.MonkeyPatch, case: Case, *, has_rep
         routes.journal.repro = OF_GRAPH
         routes.journal.show("repro.py", OF_GRAPH.encode())
         routes.journal.show("repro.zip", b"with its data")
-        routes.journal.fault = replace(
-            routes.journal.fault,
-            failure=Failure(kind=found.signature.kind, message=found.message, signature="in a graph"),
+        routes.journal.record(
+            replace(
+                routes.journal.fault,
+                failure=Failure(kind=found.signature.kind, message=found.message, signature="in a graph"),
+            )
         )
-        routes.journal.fault = replace(routes.journal.fault, culprits=(Culprit(ops=["aten.relu"], module="blocks.1"),))
-        routes.journal.fault = replace(
-            routes.journal.fault, reduction=Reduction(lines_after=9, nodes_after=1, one_minimal=True)
+        routes.journal.record(replace(routes.journal.fault, culprits=(Culprit(ops=["aten.relu"], module="blocks.1"),)))
+        routes.journal.record(
+            replace(routes.journal.fault, reduction=Reduction(lines_after=9, nodes_after=1, one_minimal=True))
         )
-        return Draft(Repro(source=OF_GRAPH, lines=9, kind=found.signature.kind, evidence=""))
+        return Draft(Repro(source=OF_GRAPH, lines=9, kind=found.signature.kind, evidence=""), routes.journal.fault)
 
     def read_code(follow_up: FollowUp, draft: Draft) -> None:
-        follow_up.journal.fault = replace(follow_up.journal.fault, generated_code=sample_reports.kernel())
+        follow_up.journal.record(replace(follow_up.journal.fault, generated_code=sample_reports.kernel()))
 
     def verified(follow_up: FollowUp, draft: Draft) -> tuple[Verification, list[str], Draft]:
-        follow_up.journal.fault = replace(follow_up.journal.fault, verification=HOLDS)
-        return HOLDS, [], draft
+        return HOLDS, [], replace(draft, known=replace(draft.known, verification=HOLDS))
 
-    def decide(follow_up: FollowUp, draft: Draft) -> None:
-        follow_up.journal.fault = replace(follow_up.journal.fault, status=Status.MINIMIZED, summary="graph")
+    def decide(follow_up: FollowUp, draft: Draft) -> Draft:
+        known = replace(draft.known, status=Status.MINIMIZED, summary="graph")
+        follow_up.journal.record(known)
+        return replace(draft, known=known)
 
     monkeypatch.setattr(Triage, "run", lambda self: case)
     monkeypatch.setattr(Routes, "follow", follow)
@@ -175,7 +178,7 @@ def test_a_graph_that_fails_earlier_is_the_job_s(routes: Routes, monkeypatch: py
 
 
 def test_a_graph_s_repro_is_the_job_s_where_there_is_no_other(routes: Routes, monkeypatch: pytest.MonkeyPatch) -> None:
-    routes.journal.fault = replace(routes.journal.fault, verification=None, status=Status.PARTIAL)
+    routes.journal.record(replace(routes.journal.fault, verification=None, status=Status.PARTIAL))
     routes.journal.show_instead({})
 
     report = seen(routes, monkeypatch, case_at(2))

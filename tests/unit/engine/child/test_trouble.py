@@ -24,9 +24,9 @@ from minimizer.engine.child.trouble import (
     SILENT,
     UNTOLD,
     Again,
+    AtFault,
     Death,
-    Fault,
-    Rule,
+    EndRule,
     is_starved_compiler,
     rule_for,
     signal_of,
@@ -65,7 +65,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("death", "rule"), ENDS)
-def test_the_first_rule_that_holds_counts(death: Death, rule: Rule) -> None:
+def test_the_first_rule_that_holds_counts(death: Death, rule: EndRule) -> None:
     assert rule_for(death) is rule
 
 
@@ -75,7 +75,7 @@ def test_each_rule_is_reached() -> None:
 
 def test_only_what_the_machine_may_have_done_is_asked_again() -> None:
     """A signal that truncated libraries raise is the one exception: on a clean cache it is the program's own."""
-    assert {rule for rule in RULES if rule.again is not Again.NOT and rule.fault is not Fault.MACHINE} == {BUS_ERROR}
+    assert {rule for rule in RULES if rule.again is not Again.NOT and rule.fault is not AtFault.MACHINE} == {BUS_ERROR}
 
 
 @pytest.mark.parametrize(("status", "died_by"), [(None, None), (0, None), (1, None), (128, None), (-11, 11), (139, 11)])
@@ -103,7 +103,7 @@ def test_a_compiler_without_memory_is_a_broken_machine_too() -> None:
 def test_who_gives_no_answer_is_the_machines_trouble_by_the_table_alone(death: Death) -> None:
     """A holder that is late, a run whose end nobody tells, a zygote that is gone: one question, asked at one place."""
     error = refusal("the holder", death, "has not answered")
-    assert isinstance(error, WorkerTrouble) == (rule_for(death).fault is Fault.MACHINE)
+    assert isinstance(error, WorkerTrouble) == (rule_for(death).fault is AtFault.MACHINE)
     assert str(error) == "the holder has not answered"
 
 

@@ -82,7 +82,7 @@ def folded(patient: Patient, report: Report, out: Path) -> None:
     journal = Journal(FolderSink(out), report, Clock(900))
 
     def keep(found: Diagnosed) -> None:
-        journal.fault = fold.diagnosed(journal.fault, found)
+        journal.record(fold.diagnosed(journal.fault, found))
 
     diagnose(patient, fold.failing(journal.fault, report.environment), journal, seconds=60, keep=keep)
 

@@ -15,6 +15,7 @@ from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome, Verdict
 from minimizer.engine.diagnose.ladder import LADDER, climb, rungs
 from minimizer.engine.diagnose.own_backend import backend_of
+from minimizer.engine.fold import fault_of
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.oracle.oracle import Measured, Oracle
@@ -217,8 +218,8 @@ CALLS = "import torch\nassert torch.compile(f, backend='eager')(x) == torch.comp
 )
 def test_the_stage_of_a_script(ends: Mapping[str | None, Outcome], stage: Stage, tmp_path: Path) -> None:
     level, report = python_level(tmp_path, Scripted(ends))
-    level._blame(Source.parse(CALLS), Signature(Kind.CRASH, signal=11))
-    assert report.failure is not None and report.failure.stage is stage
+    *_, fault = level._blamed(Source.parse(CALLS), Signature(Kind.CRASH, signal=11), fault_of(report))
+    assert fault.announced.stage is stage
 
 
 def test_a_script_that_fails_now_and_then_has_to_pass_more_than_once(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class Attempt:
         keeper = Keeper(start, self.case, self.oracle, self.journal)
 
         def on_step(step: HistoryStep, program: Program) -> None:
-            keeper.step(step, program)
+            keeper.step(step, program, self.journal.fault)
             self.kept.append(program)
             if len(self.kept) == dies_after:
                 raise Killed

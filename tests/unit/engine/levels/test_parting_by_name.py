@@ -10,6 +10,7 @@ from sample_job import NONE, job_in
 
 from minimizer.engine.child.traced import Parting, Sides
 from minimizer.engine.diagnose.original import SurveyedScript
+from minimizer.engine.emit import Repro
 from minimizer.engine.findings import Fault
 from minimizer.engine.levels import parting
 from minimizer.engine.levels.draft import Draft
@@ -39,21 +40,20 @@ def test_a_repro_is_told_by_the_name_of_what_parts(
     job, made = job_in(tmp_path), list[MadeScript]()
     rate = Reproducibility(failed=1, runs=1)
     failure = Failure(kind=kind, signature="s", reproducibility=rate)
-    job.journal.fault = Fault(failure=failure, reduction=Reduction())
+    known = Fault(failure=failure, reduction=Reduction())
     level = PartingLevel(NONE, job.script, [], job.journal, jobs=1)
     program = OuterProgram({}, [Event("x", event, frozenset(), (), (), (), (), "", None, draws=False)], {}, {})
     first = Parting(event=0, own=True, what="wrong", value="x", sort="value", rule="values")
-    draft = cast(Draft, object())
 
-    def drafted(python: PythonLevel, _: object) -> Draft:
+    def drafted(python: PythonLevel, _: object, known: Fault) -> Draft:
         made.append(cast(Any, python)._made)
-        return draft
+        return Draft(Repro(source="", lines=1, kind=kind, evidence=""), known)
 
     monkeypatch.setattr(parting, "smallest_parting", lambda *_, **__: Parted("import torch\n", 1, 1, 0.0, ()))
     monkeypatch.setattr(PythonLevel, "draft", drafted)
-    found = level.draft(Compared(program, Sides(first=first)), kind, SurveyedScript(NONE, NONE))
+    found = level.draft(Compared(program, Sides(first=first)), kind, SurveyedScript(NONE, NONE), known)
 
-    assert found is draft
+    assert found is not None
     assert made[0].kind is told
     assert isinstance(made[0].original, EndsWell if beside else SurveyedScript)
-    assert [one.kind for one in job.journal.fault.also_seen] == beside
+    assert [one.kind for one in found.fault.also_seen] == beside

@@ -12,6 +12,7 @@ import pytest
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
+from minimizer.engine.findings import Fault
 from minimizer.engine.journal import Journal
 from minimizer.engine.levels.script import PythonLevel
 from minimizer.engine.survey.cases import Settled
@@ -73,14 +74,15 @@ def test_a_crash_is_at_the_users_line_that_died(args: list[str], tmp_path: Path)
 def test_a_module_that_the_table_of_layers_knows_is_the_culprits(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    layers = [
+    layers = (
         Layer(path="blocks", order=0, verdict="propagated"),
         Layer(path="blocks.0", order=1, verdict="bad"),
         Layer(path="blocks.1", order=2, verdict="bad"),
-    ]
-    journal = Journal(FolderSink(tmp_path / "out"), Report(layers=layers), Clock(600))
+    )
+    journal = Journal(FolderSink(tmp_path / "out"), Report(), Clock(600))
     level = PythonLevel(cast(Executor, Dies()), script, [], journal, jobs=1)
-    assert level.draft(Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)) is not None
+    unexplained = Settled(Status.FAILED, Reason.UNEXPLAINED, "", kind=Kind.CRASH)
+    assert level.draft(unexplained, Fault(layers=layers)) is not None
     assert journal.report.culprits[0].module == "blocks.0"
 
 

@@ -8,7 +8,7 @@ from sample_trace import EVENTS, event, traced
 from minimizer.engine.outer.program import OuterProgram, parse
 from minimizer.engine.outer.slices import direct_needs, read_later, watched
 from minimizer.errors import ChildFailed
-from minimizer.inside.questions import Step
+from minimizer.inside.questions import SidesStep
 from minimizer.inside.tasks.needed import needed
 
 SEED, DRAW, FIRST, LOSS, BACKWARD, GRAD, STEP, RESET, VIEW, ZERO, SECOND, _, LOSS_1, LAST = range(len(EVENTS))
@@ -17,7 +17,7 @@ SEED, DRAW, FIRST, LOSS, BACKWARD, GRAD, STEP, RESET, VIEW, ZERO, SECOND, _, LOS
 def slice_of(program: OuterProgram, target: int) -> list[int]:
     """The events that one comes from, as the child follows them."""
     steps = [
-        Step(one.code, needs=sorted(direct), is_setting=one.is_setting, draws=one.draws)
+        SidesStep(one.code, needs=sorted(direct), is_setting=one.is_setting, draws=one.draws)
         for one, direct in zip(program.events, direct_needs(program), strict=True)
     ]
     return needed(steps, target)

@@ -38,15 +38,15 @@ def test_what_was_found_by_then_is_told_with_its_graph(journal: Journal) -> None
     assert summary(report, journal, "over", is_time=False).endswith(
         "A difference was being examined that may be rounding."
     )
-    journal.fault = replace(journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT))
+    journal.record(replace(journal.fault, failure=Failure(kind=Kind.WRONG_OUTPUT)))
     with journal.step(Step.LOCALIZE):
         pass
     assert (
         "Stopped while localizing the failure (graph 2): over. Found by then: wrong_output; there is no repro yet."
         in (summary(report, journal, "over", is_time=False))
     )
-    journal.fault = replace(journal.fault, culprits=(Culprit(ops=["aten.relu"], nodes=["relu"], module="layers.3"),))
-    journal.fault = replace(journal.fault, reduction=Reduction(nodes_before=750, nodes_after=12))
+    journal.record(replace(journal.fault, culprits=(Culprit(ops=["aten.relu"], nodes=["relu"], module="layers.3"),)))
+    journal.record(replace(journal.fault, reduction=Reduction(nodes_before=750, nodes_after=12)))
     journal.repro = "import torch\n"
     with journal.step(Step.REDUCE):
         pass

@@ -15,7 +15,7 @@ from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.child.rank_stacks import RankState
 from minimizer.engine.child.stacks import Frame
-from minimizer.engine.survey.cases import Case, Found, ScriptCase
+from minimizer.engine.survey.cases import Case, ScriptCase, Surveyed
 from minimizer.engine.survey.holding import Holding, Suspects
 from minimizer.engine.survey.observed import EndedRun, HeldRun, RaisedRun, UnendedRun
 from minimizer.engine.survey.rules import Rules, decide
@@ -25,7 +25,7 @@ from minimizer.errors import MemoryExceeded
 from minimizer.vocabulary import Kind
 
 Run = dict[str, Any]
-ALL_RULES: dict[str, Rules[Any, Found]] = {"held": HELD, "ended": ENDED, "raised": RAISED, "unended": UNENDED}
+ALL_RULES: dict[str, Rules[Any, Surveyed]] = {"held": HELD, "ended": ENDED, "raised": RAISED, "unended": UNENDED}
 DISCRETE = {"graph": 1, "call": 4, "verdict": {**WRONG, "fault": False, "discrete": True}}
 STRIDES = {"fault": True, "kind": "wrong_metadata", "differences": [{"where": "output[0]", "what": "stride"}]}
 LAYOUT = {"graph": 0, "call": 0, "verdict": STRIDES}
@@ -142,7 +142,7 @@ ELSEWHERE = {"the C++ compiler is out of memory", "the graph is too large"}
 """Rules with a test of their own below."""
 
 
-def decided(table: str, compiled: Sequence[Run], eager: Sequence[Run], script: Path) -> tuple[str, Found]:
+def decided(table: str, compiled: Sequence[Run], eager: Sequence[Run], script: Path) -> tuple[str, Surveyed]:
     """The name of the rule that decides on a run, and its verdict."""
     surveys = asked_of(CannedExecutor(compiled, eager), script).surveys
     survey, holding = surveys.next(), Holding(surveys, lambda _: None)

@@ -13,7 +13,6 @@ import pytest
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.child.environment import Place
 from minimizer.engine.emit import Repro, idioms
-from minimizer.engine.findings import Fault
 from minimizer.engine.fold import compared
 from minimizer.engine.journal import Journal
 from minimizer.engine.verify.other_torches import compare, compare_releases, edge
@@ -57,7 +56,7 @@ def test_the_repro_runs_in_every_interpreter(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     place = Place(python=Path(sys.executable), sandbox=choose_sandbox("auto"), scratch=tmp_path / "job")
     journal = Journal(FolderSink(tmp_path / "out"), report, Clock(600))
-    found = compared(Fault(), compare(REPRO, None, place, toolchains, journal, jobs=2), "2.13.0+cpu").versions
+    found = compared(compare(REPRO, None, place, toolchains, journal, jobs=2), "2.13.0+cpu")
     assert [(v.name, v.torch, v.outcome) for v in found] == [
         ("this job's", "2.13.0+cpu", "fails"),
         ("old", "2.11.0", "passes"),

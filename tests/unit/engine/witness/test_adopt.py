@@ -180,7 +180,7 @@ def test_no_line_of_the_dump_is_taken_for_the_users_and_no_workaround_for_tried(
 
 def test_what_the_script_showed_by_itself_stays(tmp_path: Path, journal: Journal) -> None:
     seen = failure(Kind.WRONG_GRADIENT).model_copy(update={"stage": Stage.UNKNOWN})
-    journal.fault = replace(journal.fault, failure=seen)
+    journal.record(replace(journal.fault, failure=seen))
     assert take_up(heard(), journal, folder=tmp_path / "new", attempt=Job(minimized()))
     assert journal.report.failure == seen.model_copy(update={"stage": Stage.INDUCTOR})
 
@@ -211,7 +211,7 @@ def test_only_a_failure_that_the_witness_can_see_and_the_script_has_counts(
     tmp_path: Path,
     journal: Journal,
 ) -> None:
-    journal.fault = replace(journal.fault, failure=failure(*seen) if seen is not None else None)
+    journal.record(replace(journal.fault, failure=failure(*seen) if seen is not None else None))
     before = journal.report.model_copy(deep=True)
     testimony = replace(heard(), level=level)
     assert take_up(testimony, journal, folder=tmp_path / "new", attempt=Job(minimized(*found))) is counts
@@ -225,7 +225,7 @@ def test_only_a_failure_that_the_witness_can_see_and_the_script_has_counts(
 def test_a_dump_in_which_we_see_no_verified_failure_changes_nothing(
     status: Status, tmp_path: Path, journal: Journal
 ) -> None:
-    journal.fault = replace(journal.fault, status=Status.HEALTHY, reason=None)
+    journal.record(replace(journal.fault, status=Status.HEALTHY, reason=None))
     ends = minimized().model_copy(update={"status": status, "summary": "Healthy: 1 call."})
     assert not take_up(heard(), journal, folder=tmp_path / "new", attempt=Job(ends))
     assert (journal.report.status, journal.report.failure) == (Status.HEALTHY, None)
