@@ -80,9 +80,13 @@ def rounding_floor(dtype: torch.dtype, terms: int) -> float:
 
 
 def outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
-    """Mask of elements that differ by more than the tolerance of ``dtype``, the dtype of the computation, which is scaled to them."""
+    """Mask of elements that differ by more than the tolerance of ``dtype``, the dtype of the computation, which is scaled to them.
+
+    Equal infinities, whose difference is NaN, do not differ.
+    """
     tolerance = default_tolerance(dtype)
-    return ~((actual - expected).abs() <= tolerance.absolute(expected) + tolerance.rtol * expected.abs())
+    is_near = (actual - expected).abs() <= tolerance.absolute(expected) + tolerance.rtol * expected.abs()
+    return ~(is_near | (actual == expected))
 
 
 def same_elements(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:

@@ -289,6 +289,27 @@ def test_a_copy_that_is_off_by_a_bit_is_a_fault_beside_a_place_that_is_known_to_
     assert (verdict.fault, verdict.differences[0].where) == (True, "output[1]")
 
 
+def scaled(x: torch.Tensor, scale: torch.Tensor, by: float = 0.7) -> torch.Tensor:
+    return (x + 0.37) * by * 1.3 * 0.9 * scale * 0.99
+
+
+def test_overflow_that_both_sides_share_is_no_fault_beside_rounding() -> None:
+    """The first scale of a GradScaler: products overflow in float16 and not in double precision."""
+    x = torch.cat([torch.linspace(1, 2, 256), torch.linspace(3, 4, 256)]).half()  # none at the edge of the overflow
+    scale = torch.full((512,), 3e4, dtype=torch.half)
+
+    def rounded_once(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return scaled(x.float(), scale.float()).half()
+
+    def wrong(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return scaled(x.float(), scale.float(), by=0.72).half()
+
+    eager, compiled = scaled(x, scale), rounded_once(x, scale)
+    assert eager.isinf().any() and torch.equal(eager.isinf(), compiled.isinf())
+    assert not judged(scaled, [x, scale], rounded_once).fault
+    assert judged(scaled, [x, scale], wrong).fault
+
+
 def test_a_fault_beside_infinities_is_one() -> None:
     """A mask of infinities, as attention adds it, is moved by no rounding."""
     mask = torch.triu(torch.full((8, 8), float("-inf")), 1)
