@@ -49,10 +49,11 @@ PAIRS: Mapping[str, _Mode] = {
 
 @dataclass(frozen=True)
 class _Block:
-    """``stop``: the index of the statement that leaves it."""
+    """``stop``: the index of the statement that leaves it. ``has_grad``: whether gradients are on where it begins."""
 
     context: ast.expr
     stop: int
+    has_grad: bool
 
 
 def with_blocks(body: Sequence[ast.stmt], *, has_grad: bool) -> list[ast.stmt]:
@@ -65,10 +66,12 @@ def with_blocks(body: Sequence[ast.stmt], *, has_grad: bool) -> list[ast.stmt]:
     while at < len(body):
         block = _block(body, at, has_grad=has_grad)
         if block is None:
+            if _is_call(body[at], GRAD_MODE):
+                has_grad = _is_call(body[at], GRAD_MODE, "True")
             result.append(body[at])
             at += 1
             continue
-        inner, rest = with_blocks(body[at + 1 : block.stop], has_grad=has_grad), body[block.stop + 1 :]
+        inner, rest = with_blocks(body[at + 1 : block.stop], has_grad=block.has_grad), body[block.stop + 1 :]
         at = block.stop + 1
         if inner and len(rest) == 1 and _returns_names(rest[0]):
             inner, at = [*inner, rest[0]], len(body)
@@ -87,11 +90,11 @@ def _block(body: Sequence[ast.stmt], start: int, *, has_grad: bool) -> _Block | 
         name = bound_name(body[start])
         users = [at for at in later if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(body[at]))]
         is_left = len(users) == 1 and _is_call(body[users[0]], entry.leaves)
-        return _Block(entry.context(call.args), users[0]) if is_left else None
+        return _Block(entry.context(call.args), users[0], has_grad) if is_left else None
     if has_grad and _is_call(body[start], GRAD_MODE, "False"):
         stop = next((at for at in later if _is_call(body[at], GRAD_MODE)), None)
         if stop is not None and _is_call(body[stop], GRAD_MODE, "True"):
-            return _Block(ast.parse("torch.no_grad()", mode="eval").body, stop)
+            return _Block(ast.parse("torch.no_grad()", mode="eval").body, stop, has_grad=False)
     return None
 
 

@@ -1042,6 +1042,17 @@ def test_modes_are_written_as_blocks(nodes: tuple[Node, ...], text: str) -> None
         pytest.param((entered("mode", None, False), SIN, COS), id="never left"),
         pytest.param((SIN, COS, Node("off", GRAD_MODE, (False,))), id="off to the end"),
         pytest.param((Node("off", GRAD_MODE, (False,)), SIN, Node("again", GRAD_MODE, (False,)), COS), id="off twice"),
+        pytest.param(
+            (
+                Node("off", GRAD_MODE, (False,)),
+                SIN,
+                Node("again", GRAD_MODE, (False,)),
+                COS,
+                Node("on", GRAD_MODE, (True,)),
+                Node("tan", "torch.tan", (Ref("out"),)),
+            ),
+            id="off twice, and on once",
+        ),
     ],
 )
 def test_a_mode_without_its_end_is_no_block(nodes: tuple[Node, ...]) -> None:
