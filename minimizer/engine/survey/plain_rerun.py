@@ -15,7 +15,7 @@ from minimizer.engine.child.trouble import signal_of
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.plain_runs import End, PlainRuns, is_of_compiler
 from minimizer.engine.survey.ways import COMPILED, DISABLED, Way
-from minimizer.inside.questions import ScriptRequest
+from minimizer.inside.questions import CALLS_EAGER, WITHOUT_KERNELS, ScriptRequest
 
 UNDER = """import torch; entry = torch.compile
 torch.compile = lambda model=None, *, backend=None, mode=None, options=None, **rest: entry(model, backend={backend!r}, **rest)"""
@@ -44,6 +44,10 @@ def _way(request: ScriptRequest) -> Way:
     if not request.compile:
         return DISABLED
     backend = request.backend
+    if backend == WITHOUT_KERNELS:
+        settings = "\n".join(f"torch._inductor.config.{name} = {value!r}" for name, value in CALLS_EAGER.items())
+        under = UNDER.format(backend="inductor")
+        return Way(f"{COMPILED.name}, {backend}", setting=f"{under}\nimport torch._inductor.config\n{settings}\n")
     return Way(f"{COMPILED.name}, {backend}", setting=UNDER.format(backend=backend)) if backend else COMPILED
 
 

@@ -23,6 +23,7 @@ from minimizer.engine.survey.plain_rerun import PlainRerun
 from minimizer.engine.survey.plain_runs import PlainRuns
 from minimizer.engine.survey.rules import decide
 from minimizer.engine.survey.verdict_rules import PLAIN
+from minimizer.inside.questions import WITHOUT_KERNELS
 from minimizer.sandbox import choose_sandbox, real_interpreter, runtime_paths
 from minimizer.vocabulary import Kind, Reason, Status
 
@@ -373,6 +374,12 @@ def test_a_candidate_runs_as_the_script_does(plain: PlainRuns, tmp_path: Path) -
     assert outcome.exception.source is not None and outcome.exception.source[0] == "script.py"
     assert signature is not None and signature.kind is Kind.WRONG_OUTPUT
     assert rerun.failure(CANDIDATE, backend="eager")[0] is None
+
+
+def test_a_candidate_runs_without_kernels_by_a_setting_of_inductor(plain: PlainRuns, tmp_path: Path) -> None:
+    text = CANDIDATE + 'assert sys.modules["torch._inductor.config"].fallback_by_default\n'
+    signature, outcome = rerun_of(plain, tmp_path).failure(text.replace("wrong == 1", "wrong != 1"), WITHOUT_KERNELS)
+    assert signature is None and outcome.ending is Ending.SAME
     assert plain.attempts == [], "these are trials, and no runs of the script"
 
 
