@@ -45,7 +45,7 @@ def compare(
 ) -> list[Difference]:
     """All differences between the two sides of a call, wrong values first; empty when a caller cannot tell them apart.
 
-    The values of a tensor that has another dtype follow from that, and come behind it.
+    What the values of a tensor owe to another dtype alone, as an overflow, comes behind that.
 
     Args:
         expected: eager's side.
@@ -56,7 +56,7 @@ def compare(
     boundary = _boundary(expected, actual, tolerance)
     checks = (check_identity, *CHECKS) if identity else CHECKS
     found = [difference for check in checks for difference in check(boundary)]
-    recast = {difference.where for difference in found if difference.what == "dtype"}
+    recast = {pair.where for pair in boundary.tensors if tolerance is None and _is_only_recast(pair)}
 
     def rank(difference: Difference) -> tuple[int, bool]:
         kind = WRONG_METADATA if difference.where in recast else difference.kind
@@ -207,6 +207,15 @@ CHECKS: tuple[Check, ...] = (
     check_aliasing,
     check_stride,  # last, since every other visible difference matters more
 )
+
+
+def _is_only_recast(pair: Pair) -> bool:
+    """Whether eager's floating-point values, cast to the compiled side's dtype, are the compiled ones."""
+    one, other = pair.expected, pair.actual
+    if one.dtype == other.dtype or not (one.is_floating_point() and other.is_floating_point()):
+        return False
+    cast = boundary_of([("output", one.detach().to(other.dtype), other.detach())])
+    return not any(list(_element_differences(cast, gradients=False, what=what)) for what in ("value", "nan", "inf"))
 
 
 # --- small things -------------------------------------------------------------------------------------------------------------

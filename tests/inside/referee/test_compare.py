@@ -321,6 +321,7 @@ def test_missing_elements_are_wrong_output() -> None:
 def test_values_that_follow_from_another_dtype_come_behind_it() -> None:
     half = torch.tensor([INF, 1.0], dtype=torch.half)
     assert [d.what for d in compare(torch.tensor([1e6, 1.0]), half)] == ["dtype", "inf"]
+    assert [d.what for d in compare(torch.tensor([3.0, 1.0]), half)] == ["inf", "dtype"]  # no overflow of eager's
     both = compare((torch.tensor([1e6]), torch.zeros(1)), (torch.tensor([INF]).half(), torch.ones(1)))
     assert [(d.where, d.what) for d in both] == [("output[1]", "value"), ("output[0]", "dtype"), ("output[0]", "inf")]
 
