@@ -117,11 +117,11 @@ def raising(text: str, eager: str, compiled: str) -> str | None:
     """The script whose last ``try`` catches what only one side raises, as one that ends by it; None if that ``try`` is
     not its last statement, or has no handler.
 
-    If no ``try`` of the script catches what one side alone raises, the last statement gets a handler.
+    If only the compiled side raises, and no ``try`` of the script catches it, the last statement gets a handler.
     ``eager`` and ``compiled`` are the exceptions that a call raises, empty for none.
     """
     tree = ast.parse(text)
-    if bool(eager) != bool(compiled) and not any(isinstance(node, ast.Try) for node in ast.walk(tree.body[-1])):
+    if compiled and not eager and not any(isinstance(node, ast.Try) for node in ast.walk(tree.body[-1])):
         tree.body[-1] = _catching(tree.body[-1])
     body = tree.body
     while body and isinstance(body[-1], ast.For | ast.While | ast.With):

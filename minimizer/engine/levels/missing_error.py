@@ -6,13 +6,14 @@ lacks it: an error of eager's backward for instance, which compiled code has no 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from minimizer.engine import fold
-from minimizer.engine.between.showing import raising
+from minimizer.engine.between.showing import CANNOT_RUN, guarded
 from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
@@ -36,6 +37,9 @@ from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Step
 
 KIND = Kind.MISSING_ERROR
+PLAIN = re.compile(r"[A-Za-z][A-Za-z ,'-]*")
+MOST_WORDS = 60
+"""Most characters of the words that a repro knows eager's error by."""
 BOTH = Reproducibility(failed=2, runs=2)
 
 
@@ -43,11 +47,14 @@ class LackingRerun(Rerun):
     """Judges scripts by both ends: eager raises the target, and compiled code ends well."""
 
     def _judge(self, text: str) -> tuple[bool, bool]:
-        eager = self.in_eager(text)
+        state = next(self._states)
+        (eager,) = self._run([self._request(text, compiled=False, state=state)])
         found = error_of(eager)
         if found is None or self.target is None or not self.target.matches(found):
             return False, eager.draws
-        return self.lacks(text, self.backend), eager.draws
+        request = self._request(text, compiled=True, state=state, backend=self.backend)
+        (compiled,) = self._run([replace(request, threads=1)])  # others run in parallel
+        return _ends_well(compiled), eager.draws
 
     def in_eager(self, text: str) -> Outcome:
         """A run without the compiler."""
@@ -57,7 +64,7 @@ class LackingRerun(Rerun):
     def lacks(self, text: str, backend: str | None = None) -> bool:
         """Whether a script ends well with the compiler, which was given a frame."""
         _, outcome = self.failure(text, backend)
-        return outcome.ending is Ending.SAME and outcome.attempted
+        return _ends_well(outcome)
 
 
 class MissingErrorLevel(TextLevel):
@@ -87,7 +94,9 @@ class MissingErrorLevel(TextLevel):
             self._rerun.target = target
             if target is None or error is None or not all(self._rerun.check([script])[0] for _ in range(2)):
                 return None
-        raised_at = Source.of(self._bundle.line(*error.source, self._script.name)) if error.source else None
+        raised_at = (
+            Source.of(self._bundle.line(*error.source, self._script.name), error.library) if error.source else None
+        )
         fault = self._announced(target, error, raised_at, known)
         reduced, fault = self._reduce(script, fault)
         clock = self._journal.clock
@@ -96,9 +105,8 @@ class MissingErrorLevel(TextLevel):
             with suppressing_end_of_time(), reserve, self._journal.step(Step.BLAME):
                 fault = self._journal.blame(self._blamed(reduced, error, raised_at, fault))
             with self._journal.step(Step.EMIT):
-                text = raising(reduced.text, error.root_type.rpartition(".")[2], "")
-                forms = [self._written(text, ", actual ", fault)] if text is not None else []
-                shown = self._first_that_shows(forms, has_ended_itself)
+                repro = self._written(_ended(reduced.text, error), ", actual ", fault)
+                shown = self._first_that_shows([repro], has_ended_itself)
                 return Draft(shown, fault).keep(self._journal) if shown is not None else None
 
     def _announced(self, target: Signature, error: ExceptionInfo, raised_at: Source | None, known: Fault) -> Fault:
@@ -130,7 +138,9 @@ class MissingErrorLevel(TextLevel):
         if rerun.backend is None:
             return best, found
         rerun.backend = None
-        return (best, found) if rerun.check([best])[0] else smallest()
+        with suppressing_end_of_time():
+            return (best, found) if rerun.check([best])[0] else smallest()
+        return best, found  # clean processes decide
 
     def _blamed(self, reduced: Script, error: ExceptionInfo, raised_at: Source | None, fault: Fault) -> Fault:
         rerun, ladder = self._rerun, rungs(backend_of(reduced.text))
@@ -138,7 +148,7 @@ class MissingErrorLevel(TextLevel):
         shown = []
         for name, _ in ladder:
             signature, outcome = rerun.failure(reduced.text, None if name == ladder[-1][0] else name)
-            is_lacking = outcome.ending is Ending.SAME and outcome.attempted
+            is_lacking = _ends_well(outcome)
             raises = signature is not None and signature.exception_type == error.root_type
             fails.append(True if is_lacking else False if raises else None)
             word = KIND if is_lacking else PASSES if raises else outcome.ending
@@ -147,6 +157,29 @@ class MissingErrorLevel(TextLevel):
         culprit = Culprit(ops=operators_in(seen.ops), source=raised_at)
         known = replace(fault, culprits=(culprit,), ladder=tuple(shown), reduction=fault.reduced.counted(seen.calls))
         return known.stating(stage=stage_of(ladder, fails))
+
+
+def _ends_well(compiled: Outcome) -> bool:
+    return compiled.ending is Ending.SAME and compiled.attempted
+
+
+def _ended(text: str, error: ExceptionInfo) -> str:
+    """The script as one whose end tells: eager's error is known by its words, and any other says nothing."""
+    handler = (
+        "except Exception as error:\n"
+        f'    raise SystemExit(0 if {_words(error)!r} in f"{{type(error).__name__}}: {{error}}" else 125)\n'
+        "else:\n"
+        f"    raise SystemExit('expected {error.type.rpartition('.')[2]}, actual no error')\n"
+    )
+    return guarded(text).removesuffix(CANNOT_RUN) + handler
+
+
+def _words(error: ExceptionInfo) -> str:
+    """The longest run of plain words of an error's first line; the type's name for a message without any."""
+    line = next(iter(error.message.strip().splitlines()), "")
+    longest = max(PLAIN.findall(line), key=len, default="").strip()
+    short = longest if len(longest) <= MOST_WORDS else longest[:MOST_WORDS].rpartition(" ")[0]
+    return short if " " in short else error.type.rpartition(".")[2]
 
 
 def error_of(outcome: Outcome) -> Signature | None:
