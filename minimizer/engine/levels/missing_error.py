@@ -38,8 +38,8 @@ from minimizer.vocabulary import Kind, Step
 
 KIND = Kind.MISSING_ERROR
 PLAIN = re.compile(r"[A-Za-z][A-Za-z ,'-]*")
-MOST_WORDS = 60
-"""Most characters of the words that a repro knows eager's error by."""
+MOST_WORDS = 36
+"""Most characters of the words that a repro knows eager's error by, on one line."""
 BOTH = Reproducibility(failed=2, runs=2)
 
 
@@ -165,21 +165,24 @@ def _ends_well(compiled: Outcome) -> bool:
 
 def _ended(text: str, error: ExceptionInfo) -> str:
     """The script as one whose end tells: eager's error is known by its words, and any other says nothing."""
+    known_by = _known_by(error)
     handler = (
         "except Exception as error:\n"
-        f'    raise SystemExit(0 if {_words(error)!r} in f"{{type(error).__name__}}: {{error}}" else 125)\n'
+        f"    raise SystemExit(0 if {known_by} else 125)\n"
         "else:\n"
         f"    raise SystemExit('expected {error.type.rpartition('.')[2]}, actual no error')\n"
     )
     return guarded(text).removesuffix(CANNOT_RUN) + handler
 
 
-def _words(error: ExceptionInfo) -> str:
-    """The longest run of plain words of an error's first line; the type's name for a message without any."""
+def _known_by(error: ExceptionInfo) -> str:
+    """The condition for this error: the longest run of plain words of its first line, else the name of its type."""
     line = next(iter(error.message.strip().splitlines()), "")
     longest = max(PLAIN.findall(line), key=len, default="").strip()
     short = longest if len(longest) <= MOST_WORDS else longest[:MOST_WORDS].rpartition(" ")[0]
-    return short if " " in short else error.type.rpartition(".")[2]
+    if " " in short:
+        return f"{short!r} in str(error)"
+    return f"type(error).__name__ == {error.type.rpartition('.')[2]!r}"
 
 
 def error_of(outcome: Outcome) -> Signature | None:
