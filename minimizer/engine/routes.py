@@ -304,7 +304,7 @@ class Routes:
         return maybe_read(found, why) if found.written_over else unread(found, why)
 
     def _that_holds(self, make: Callable[[], Draft | None]) -> Draft | None:
-        """The draft of a search around the graphs, if it fails in clean processes.
+        """The draft of a search that is not of one graph, if it fails in clean processes.
 
         Else None, with the journal as before.
         """

@@ -46,24 +46,11 @@ BOTH = Reproducibility(failed=2, runs=2)
 class LackingRerun(Rerun):
     """Judges scripts by both ends: eager raises the target, and compiled code ends well."""
 
-    def _judge(self, text: str) -> tuple[bool, bool]:
-        state = next(self._states)
-        (eager,) = self._run([self._request(text, compiled=False, state=state)])
-        found = error_of(eager)
-        if found is None or self.target is None or not self.target.matches(found):
-            return False, eager.draws
-        request = self._request(text, compiled=True, state=state, backend=self.backend)
-        (compiled,) = self._run([replace(request, threads=1)])  # others run in parallel
-        return _ends_well(compiled), eager.draws
+    def _is_right_in_eager(self, outcome: Outcome) -> bool:
+        found = error_of(outcome)
+        return found is not None and self.target is not None and self.target.matches(found)
 
-    def in_eager(self, text: str) -> Outcome:
-        """A run without the compiler."""
-        (outcome,) = self._run([self._request(text, compiled=False)])
-        return outcome
-
-    def lacks(self, text: str, backend: str | None = None) -> bool:
-        """Whether a script ends well with the compiler, which was given a frame."""
-        _, outcome = self.failure(text, backend)
+    def _is_target(self, outcome: Outcome) -> bool:
         return _ends_well(outcome)
 
 
@@ -128,7 +115,7 @@ class MissingErrorLevel(TextLevel):
         """Reduce on the cheapest backend that lacks the error; on the script's own again if the result needs more."""
         rerun, seen = self._rerun, self._rerun.observed(script.text)
         ways = cheaper_than(backend_of(script.text))
-        rerun.backend = next((name for name in ways if rerun.lacks(script.text, name)), None)
+        rerun.backend = next((name for name in ways if rerun.fails_on(script.text, name)), None)
         lines = len(script.text.splitlines())
 
         def smallest() -> tuple[Script, Fault]:
@@ -160,6 +147,7 @@ class MissingErrorLevel(TextLevel):
 
 
 def _ends_well(compiled: Outcome) -> bool:
+    """Whether a script ends well with the compiler, which was given a frame."""
     return compiled.ending is Ending.SAME and compiled.attempted
 
 

@@ -284,9 +284,8 @@ class Comparer:
                 return None
             if found.step is ComparisonStep.COMPILED:
                 self._lost.end_if(error, graph, number, "backward")
-            if (
-                found.step is ComparisonStep.COMPARE or not is_over
-            ):  # the script's own backward succeeded: the replay is at fault
+            # Where the script's own backward succeeded, the replay is at fault.
+            if found.step is ComparisonStep.COMPARE or not is_over:
                 self._cannot_compare_gradients(graph, error)
                 return None
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"

@@ -71,7 +71,7 @@ class Rerun:
         """Whether a text fails like the target, from one new random state, and whether it draws in eager."""
         state = next(self._states)
         (eager,) = self._run([self._request(text, compiled=False, state=state)])
-        if eager.ending is not Ending.SAME:
+        if not self._is_right_in_eager(eager):
             return False, eager.draws
         request = self._request(text, compiled=True, state=state, backend=self.backend)
         (compiled,) = self._run([replace(request, threads=1)])  # others run in parallel
@@ -102,8 +102,12 @@ class Rerun:
 
     def ends_well(self, text: str) -> bool:
         """Whether a script runs to its end without the compiler."""
+        return self.in_eager(text).ending is Ending.SAME
+
+    def in_eager(self, text: str) -> Outcome:
+        """A run without the compiler."""
         (outcome,) = self._run([self._request(text, compiled=False)])
-        return outcome.ending is Ending.SAME
+        return outcome
 
     def shows(self, text: str, is_it: Callable[[ExceptionInfo | None], bool]) -> bool:
         """Whether a repro passes without the compiler, and ends with it by an exception that satisfies ``is_it``; clean
@@ -116,6 +120,10 @@ class Rerun:
         """An eager run that observes the compiled functions: ``ops``, ``calls`` and ``unusual`` inputs."""
         (outcome,) = self._run([replace(self._request(text, compiled=False), observe=True)])
         return outcome
+
+    def _is_right_in_eager(self, outcome: Outcome) -> bool:
+        """Whether a run without the compiler ends as that of the script."""
+        return outcome.ending is Ending.SAME
 
     def _is_target(self, outcome: Outcome) -> bool:
         signature = script_signature(outcome)
