@@ -347,9 +347,15 @@ class _Bench:
         return Verdict(rule=Ruling.DISCRETE, discrete=True, note=note, differences=[difference])
 
     def _makes_nan(self, where: str) -> bool:
-        """Whether compiled code has NaN where eager has a number."""
+        """Whether compiled code has NaN where eager has a number, and so has double precision if the program can run in it."""
         expected, actual = plain(self._expected[where]), plain(self._actual[where])
-        return is_inexact(actual) and bool((actual.isnan() & ~expected.isnan()).any())
+        if not is_inexact(actual):
+            return False
+        made = actual.isnan() & ~expected.isnan()
+        truth = self._runs.truth
+        if bool(made.any()) and truth is not None and _has(truth, where, self._expected):
+            made &= ~plain(truth[where]).isnan()
+        return bool(made.any())
 
     def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
         """Apply rule 8 against ``truth``; with ``same_jumps`` the reruns with redrawn roundings take all jumps as eager did."""
