@@ -1,38 +1,32 @@
-"""Replaces a class with a single instance and method by its attributes and a function: an ``nn.Module`` by its layers."""
+"""Replaces a class with a single instance by its attributes and functions: an ``nn.Module`` by its layers."""
 
 from __future__ import annotations
 
 import ast
 import copy
-from typing import cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
 
+from minimizer.engine.reduce.python.edits import CALLED
 from minimizer.engine.reduce.python.entries import ENTRY
 from minimizer.engine.reduce.python.rounds import is_name
 from minimizer.engine.reduce.python.source import Edit, Editor, Replacement, Source, number_of
 from minimizer.engine.user_script.statements import bound_name
 from minimizer.engine.user_script.syntax import names_stored
 
-CONSTRUCTOR, OF_MODULES = "__init__", "forward"
+CONSTRUCTOR = "__init__"
 
 
 def made_once(source: Source) -> list[str]:
-    """Classes with one method besides a constructor, and a name that is used exactly once."""
+    """Classes with a constructor or methods, and a name that is used exactly once."""
     uses = [n.id for n in source.nodes() if isinstance(n, ast.Name)]
-    return [
-        node.name
-        for node in source.nodes()
-        if isinstance(node, ast.ClassDef) and uses.count(node.name) == 1 and _method(node) is not None
-    ]
-
-
-def _method(made: ast.ClassDef) -> ast.FunctionDef | None:
-    """The only method of a class besides its constructor; None for none or several."""
-    others = [method for name, method in _methods(made).items() if name != CONSTRUCTOR]
-    return others[0] if len(others) == 1 else None
+    classes = [n for n in source.nodes() if isinstance(n, ast.ClassDef)]
+    return [one.name for one in classes if uses.count(one.name) == 1 and _parts(one) is not None]
 
 
 def without_class(source: Source, name: str) -> Source | None:
-    """The script with the constructor's statements, and the method as a function, in place of class and instance.
+    """The script with the constructor's statements, and the methods as functions, in place of class and instance.
 
     None if the object is used for more than its attributes. Attributes whose names are taken get others.
     """
@@ -45,7 +39,8 @@ def without_class(source: Source, name: str) -> Source | None:
 def _with_free_names(source: Source, name: str) -> Source | None:
     """The script with conflicting attribute names of an object replaced; None without conflicts."""
     made = next((n for n in source.nodes() if isinstance(n, ast.ClassDef) and n.name == name), None)
-    own = [m.args.args[0].arg for m in _methods(made).values()] if made is not None else []
+    parts = _parts(made) if made is not None else None
+    own = [m.args.args[0].arg for m in parts.bound.values()] if parts is not None else []
     inside = set(ast.walk(made)) if made is not None else set()
     attributes = [n for n in inside if isinstance(n, ast.Attribute) and any(is_name(n.value, one) for one in own)]
     names = {n.id for n in source.nodes() if isinstance(n, ast.Name)}
@@ -55,6 +50,15 @@ def _with_free_names(source: Source, name: str) -> Source | None:
         attributes += [n for n in source.nodes() if isinstance(n, ast.Attribute) and is_name(n.value, held)]
     free = {one: f"{one}_" for one in taken if f"{one}_" not in names}
     return source.edited({number_of(n): _with_attribute(free[n.attr]) for n in attributes if n.attr in free})
+
+
+def with_plain_names(source: Source) -> Iterator[Source]:
+    """The scripts with the plain form of one name that `without_class` has given an underscore, where it is free by now."""
+    taken = set(source.names)
+    for name in sorted(one for one in taken if one.endswith("_") and one.strip("_")):
+        plain = name.rstrip("_")
+        if plain not in taken:
+            yield source.renamed(name, plain)
 
 
 def _makes(statement: ast.stmt, name: str) -> bool:
@@ -71,44 +75,51 @@ def _without_class(source: Source, name: str) -> Source | None:
     """As `without_class`; None too if the name of an attribute is taken."""
     made = next((n for n in source.nodes() if isinstance(n, ast.ClassDef) and n.name == name), None)
     call = next((n for n in source.nodes() if isinstance(n, ast.Call) and is_name(n.func, name)), None)
-    method = _method(made) if made is not None else None
-    if made is None or call is None or method is None:
+    parts = _parts(made) if made is not None else None
+    if made is None or call is None or parts is None:
         return None
-    site = [statement for statement in source.statements if call in ast.walk(statement)][-1]  # the innermost
-    methods, inside = _methods(made), set(ast.walk(made))
+    inside = set(ast.walk(made))
     taken = {n.id for n in source.nodes() if isinstance(n, ast.Name) and n not in inside}
-    function = method.name if method.name not in taken else name.lower()
-    setting, attributes = _setting(methods.get(CONSTRUCTOR), call)
-    forward = _Plain(method)
-    is_clean = forward.reads <= attributes and not forward.writes and not forward.is_passed_on
-    if setting is None or not is_clean or attributes & (taken | forward.locals) or function in taken | attributes:
+    names = parts.names(taken)
+    setting = _setting(parts, call, names)
+    functions = {method: _Plain(node, names) for method, node in parts.others.items()}
+    site = [statement for statement in source.statements if call in ast.walk(statement)][-1]  # the innermost
+    changes = {one for plain in functions.values() for one in plain.writes}
+    if setting is None or (changes and site not in source.tree.body):
         return None
-    forward.function.name = function
-    held = bound_name(site)
-    uses = _uses(source, held, attributes) if held is not None else {}
-    if method.name == OF_MODULES:  # the object itself is called
-        is_named = isinstance(site, ast.Assign) and site.value is call and _is_free(source, held, forward, attributes)
-        forward.function.name = held if is_named and held is not None else function
-        changed: list[ast.stmt] = [] if is_named else [_with_function(site, call, function)]
-    else:
-        bound = [
-            n
-            for n in source.nodes()
-            if isinstance(n, ast.Attribute)
-            and n.attr == method.name
-            and (n.value is call or (held is not None and is_name(n.value, held)))
-        ]
-        is_assigned = isinstance(site, ast.Assign) and site.value is call
-        if not bound or any(n.value is call for n in bound) is is_assigned:
-            return None
-        uses |= {number_of(n): lambda _: ast.Name(function, ast.Load()) for n in bound}
-        changed = [] if is_assigned else [_with_function(site, bound[0], function)]
-    return source.edited(
-        {
-            **uses,
-            number_of(made): lambda _: None,
-            number_of(site): lambda _: [*setting, forward.function, *changed],
-        }
+    attributes = setting.attributes | changes
+    if not _is_clean(functions, attributes, names, taken):
+        return None
+    held = bound_name(site) if isinstance(site, ast.Assign) and site.value is call else None
+    own = {one: one for one in attributes} | names
+    called = next((functions[method] for method in CALLED if method in functions), None)
+    read = next((n for n in ast.walk(site) if isinstance(n, ast.Attribute) and n.value is call), None)
+    changed: list[ast.stmt] = []
+    if read is not None and read.attr in own:
+        changed = [_with_name(site, read, own[read.attr])]
+    elif called is not None and held is not None and _is_free(source, held, called, attributes):
+        called.function.name = held
+    elif called is not None:
+        changed = [_with_name(site, call, called.function.name)]
+    elif held is None:
+        return None
+    defined = [plain.as_function() for plain in functions.values()]
+    together = [*defined, *setting.statements] if setting.reads_methods else [*setting.statements, *defined]
+    edits: dict[int, Edit] = {number_of(made): lambda _: None, number_of(site): lambda _: [*together, *changed]}
+    return source.edited({**(_uses(source, held, own) if held is not None else {}), **edits})
+
+
+def _is_clean(
+    functions: Mapping[str, _Plain], attributes: set[str], names: Mapping[str, str], taken: Collection[str]
+) -> bool:
+    """Whether methods need nothing of their object but its attributes and methods, whose names are free."""
+    if attributes & {*taken} or {*names.values()} & ({*taken} | attributes):
+        return False
+    return all(
+        plain.reads <= attributes | names.keys()
+        and not plain.is_passed_on
+        and not (plain.reads | plain.writes) & plain.locals
+        for plain in functions.values()
     )
 
 
@@ -119,20 +130,20 @@ def _is_free(source: Source, held: str | None, forward: _Plain, attributes: set[
     return held is not None and bound.count(held) == 1 and held not in forward.locals | attributes
 
 
-def _with_function(site: ast.stmt, node: ast.expr, function: str) -> ast.stmt:
-    """A statement with the name of a function in place of an expression."""
-    named = Editor({number_of(node): lambda _: ast.Name(function, ast.Load())})
+def _with_name(site: ast.stmt, node: ast.expr, name: str) -> ast.stmt:
+    """A statement with a name in place of an expression."""
+    named = Editor({number_of(node): lambda _: ast.Name(name, ast.Load())})
     return cast(ast.stmt, named.visit(copy.deepcopy(site)))
 
 
-def _uses(source: Source, held: str, attributes: set[str]) -> dict[int, Edit]:
-    """The edits that replace the named object by a function: ``layer`` for ``net.layer``, ``torch.compile(net)`` for
+def _uses(source: Source, held: str, own: Mapping[str, str]) -> dict[int, Edit]:
+    """The edits that replace the named object by its ``own`` names: ``layer`` for ``net.layer``, ``torch.compile(net)`` for
     ``net.compile()``.
     """
     edits: dict[int, Edit] = {
-        number_of(n): lambda node: ast.Name(node.attr, ast.Load())  # type: ignore[attr-defined]
+        number_of(n): lambda node: ast.Name(own[node.attr], node.ctx)  # type: ignore[attr-defined]
         for n in source.nodes()
-        if isinstance(n, ast.Attribute) and is_name(n.value, held) and n.attr in attributes
+        if isinstance(n, ast.Attribute) and is_name(n.value, held) and n.attr in own
     }
     for statement in source.statements:
         call = statement.value if isinstance(statement, ast.Expr) else None
@@ -148,29 +159,90 @@ def _compiled(name: str, call: ast.Call) -> ast.Assign:
     return ast.Assign([ast.Name(name, ast.Store())], ast.Call(entry, arguments, call.keywords))
 
 
-def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
-    """The methods of a class by name; empty if it has any other statement, or a method without ``self``."""
-    methods = {m.name: m for m in node.body if isinstance(m, ast.FunctionDef) and m.args.args}
-    return methods if len(methods) == len(node.body) else {}
+@dataclass(frozen=True)
+class _Parts:
+    """What a class consists of: its constructor, if it has one, other methods, static ones, and assignments of its body."""
+
+    name: str
+    constructor: ast.FunctionDef | None
+    others: Mapping[str, ast.FunctionDef]
+    static: Collection[str]
+    fields: Sequence[ast.Assign]
+
+    @property
+    def bound(self) -> Mapping[str, ast.FunctionDef]:
+        """The methods whose first parameter is the object."""
+        methods = {name: method for name, method in self.others.items() if name not in self.static}
+        return methods | ({CONSTRUCTOR: self.constructor} if self.constructor is not None else {})
+
+    def names(self, taken: Collection[str]) -> dict[str, str]:
+        """The name of the function that replaces each method."""
+        free = self.name.lower() if len(self.others) == 1 else ""
+        is_free = {name: name not in taken and not name.startswith("__") for name in self.others}
+        return {name: name if is_free[name] else free or f"{name.strip('_')}_" for name in self.others}
 
 
-def _setting(constructor: ast.FunctionDef | None, call: ast.Call) -> tuple[list[ast.stmt] | None, set[str]]:
-    """The statements of a constructor for a call's arguments, and the attributes they set; None if it is not plain."""
-    if constructor is None:
-        return ([], set()) if not call.args and not call.keywords else (None, set())
-    plain = _Plain(constructor)
-    parameters, body = plain.function.args, plain.function.body
-    first_default = len(parameters.args) - len(parameters.defaults)
-    values = [*call.args, *parameters.defaults[max(0, len(call.args) - first_default) :]]
-    has_others = parameters.vararg or parameters.kwarg or parameters.kwonlyargs or call.keywords
-    if has_others or len(values) != len(parameters.args) or plain.is_passed_on or plain.reads - plain.writes:
-        return None, set()
+def _parts(made: ast.ClassDef) -> _Parts | None:
+    """The parts of a class; None if it has others, no part at all, or a method that is neither plain nor static."""
+    methods: dict[str, ast.FunctionDef] = {}
+    static: set[str] = set()
+    fields: list[ast.Assign] = []
+    for statement in made.body:
+        if isinstance(statement, ast.Assign) and bound_name(statement) is not None:
+            fields.append(statement)
+        elif isinstance(statement, ast.FunctionDef):
+            decorators = [one.id for one in statement.decorator_list if isinstance(one, ast.Name)]
+            if "staticmethod" in decorators:
+                static.add(statement.name)
+            elif not statement.args.args or {"classmethod", "property"} & {*decorators}:
+                return None
+            methods[statement.name] = statement
+        elif not isinstance(statement, ast.Pass):
+            return None
+    constructor = methods.pop(CONSTRUCTOR, None)
+    return _Parts(made.name, constructor, methods, static, fields) if methods or constructor or fields else None
+
+
+class _Setting(NamedTuple):
+    """The statements of a constructor for a call's arguments, the attributes that they set, and whether they read methods."""
+
+    statements: list[ast.stmt]
+    attributes: set[str]
+    reads_methods: bool = False
+
+
+def _setting(parts: _Parts, call: ast.Call, names: Mapping[str, str]) -> _Setting | None:
+    """What making an object comes to; None if its constructor is not plain, or the call passes it something else."""
+    fields = {one for one in map(bound_name, parts.fields) if one is not None}
+    if parts.constructor is None:
+        return _Setting([*parts.fields], fields) if not call.args and not call.keywords else None
+    plain = _Plain(parts.constructor, names)
+    parameters = plain.function.args
+    values = _values(parameters, call)
+    if values is None or plain.is_passed_on or not plain.reads <= plain.writes | fields | names.keys():
+        return None
     given = [
-        ast.Assign(targets=[ast.Name(p.arg, ast.Store())], value=value)
-        for p, value in zip(parameters.args, values, strict=True)
-        if not is_name(value, p.arg)
+        ast.Assign(targets=[ast.Name(name, ast.Store())], value=value)
+        for name, value in values.items()
+        if not is_name(value, name)
     ]
-    return [*given, *(statement for statement in body if not _does_nothing(statement))], plain.writes
+    body = [statement for statement in plain.function.body if not _does_nothing(statement)]
+    return _Setting([*parts.fields, *given, *body], plain.writes | fields, bool(plain.reads & names.keys()))
+
+
+def _values(parameters: ast.arguments, call: ast.Call) -> dict[str, ast.expr] | None:
+    """The value of each parameter in a call; None if one has none, or the call has arguments of another sort."""
+    names = [parameter.arg for parameter in parameters.args]
+    others = parameters.vararg or parameters.kwarg or parameters.kwonlyargs or parameters.posonlyargs
+    words = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg in names}
+    is_plain = len(call.args) <= len(names) and not any(isinstance(one, ast.Starred) for one in call.args)
+    if others or not is_plain or len(words) < len(call.keywords):
+        return None
+    defaults = dict(zip(names[::-1], parameters.defaults[::-1], strict=False))
+    given = (
+        defaults | dict(zip(names, call.args, strict=False)) | {name: words[name] for name in names if name in words}
+    )
+    return {name: given[name] for name in names} if given.keys() == {*names} else None
 
 
 def _does_nothing(statement: ast.stmt) -> bool:
@@ -182,24 +254,40 @@ def _does_nothing(statement: ast.stmt) -> bool:
 
 
 class _Plain(ast.NodeTransformer):
-    """A method as a function: ``x`` for ``self.x``, no ``super().__init__()``, buffers as plain assignments."""
+    """A method as a function: ``x`` for ``self.x``, no ``super().__init__()``, buffers as plain assignments.
 
-    def __init__(self, method: ast.FunctionDef) -> None:
-        self._self = method.args.args[0].arg
+    ``names``: the function that replaces each method. A static method stays as it is.
+    """
+
+    def __init__(self, method: ast.FunctionDef, names: Mapping[str, str]) -> None:
+        decorators = [one for one in method.decorator_list if is_name(one, "staticmethod")]
+        self._self, self._names = "" if decorators else method.args.args[0].arg, names
         self.reads: set[str] = set()
         self.writes: set[str] = set()
         self.is_passed_on = False
         """Whether the object itself is used, not only its attributes."""
         self.function: ast.FunctionDef = copy.deepcopy(method)
-        del self.function.args.args[0]
+        self.function.name = names.get(method.name, method.name)
+        if decorators:
+            self.function.decorator_list = [
+                one for one in self.function.decorator_list if not is_name(one, "staticmethod")
+            ]
+        else:
+            del self.function.args.args[0]
         self.generic_visit(self.function)
 
     @property
     def locals(self) -> set[str]:
         """Parameters and assigned names."""
         nodes = list(ast.walk(self.function))
-        stored = set(names_stored(nodes))
+        stored = set(names_stored(nodes)) - self.writes
         return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+    def as_function(self) -> ast.FunctionDef:
+        """The function, in which the attributes that the method assigns are global."""
+        if self.writes:
+            self.function.body.insert(0, ast.Global(sorted(self.writes)))
+        return self.function
 
     def visit_Expr(self, node: ast.Expr) -> Replacement:
         call = node.value
@@ -219,7 +307,7 @@ class _Plain(ast.NodeTransformer):
         if not is_name(node.value, self._self):
             return self.generic_visit(node)
         (self.reads if isinstance(node.ctx, ast.Load) else self.writes).add(node.attr)
-        return ast.Name(node.attr, node.ctx)
+        return ast.Name(self._names.get(node.attr, node.attr), node.ctx)
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
         self.is_passed_on |= node.id == self._self

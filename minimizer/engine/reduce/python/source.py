@@ -23,6 +23,8 @@ Replacement = ast.AST | Sequence[ast.AST] | None
 Edit = Callable[[ast.AST], Replacement]
 T = TypeVar("T")
 
+NAMED = {ast.Name: "id", ast.arg: "arg", ast.FunctionDef: "name", ast.AsyncFunctionDef: "name", ast.ClassDef: "name"}
+"""The nodes that bind or read a name, with the field that has it."""
 BODIES = ("body", "orelse", "finalbody")
 
 
@@ -108,6 +110,22 @@ class Source:
         tree = copy.deepcopy(self.tree)
         tree.body[place:place] = ast.parse(text).body
         return Source(_numbered(tree))
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of variables, parameters, functions and classes, wherever one is bound or read."""
+        return (getattr(node, NAMED[type(node)]) for node in self.nodes() if type(node) in NAMED)
+
+    def renamed(self, name: str, to: str) -> Source:
+        """The script with another name, which it must not use, in place of one of `names`."""
+        tree = copy.deepcopy(self.tree)
+        for node in ast.walk(tree):
+            field = NAMED.get(type(node))
+            if field is not None and getattr(node, field) == name:
+                setattr(node, field, to)
+            elif isinstance(node, ast.Global | ast.Nonlocal):
+                node.names = [to if one == name else one for one in node.names]
+        return Source(tree)
 
     def without(self, numbers: Sequence[int]) -> Source | None:
         """The script without these nodes: statements, or items of a list such as arguments or imported names."""
