@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 from minimizer.engine.reduce.python.edits import CALLED
 from minimizer.engine.reduce.python.entries import ENTRY
 from minimizer.engine.reduce.python.rounds import is_name
-from minimizer.engine.reduce.python.source import Edit, Editor, Replacement, Source, number_of
+from minimizer.engine.reduce.python.source import Edit, Editor, Replacement, Source, named, number_of
 from minimizer.engine.user_script.statements import bound_name
 from minimizer.engine.user_script.syntax import names_stored
 
@@ -43,7 +43,7 @@ def _with_free_names(source: Source, name: str) -> Source | None:
     own = [m.args.args[0].arg for m in parts.bound.values()] if parts is not None else []
     inside = set(ast.walk(made)) if made is not None else set()
     attributes = [n for n in inside if isinstance(n, ast.Attribute) and any(is_name(n.value, one) for one in own)]
-    names = {n.id for n in source.nodes() if isinstance(n, ast.Name)}
+    names = set(source.names)
     taken = {n.attr for n in attributes if isinstance(n.ctx, ast.Store)} & names
     held = next(filter(None, (bound_name(s) for s in source.statements if _makes(s, name))), None)
     if held is not None:
@@ -79,7 +79,7 @@ def _without_class(source: Source, name: str) -> Source | None:
     if made is None or call is None or parts is None:
         return None
     inside = set(ast.walk(made))
-    taken = {n.id for n in source.nodes() if isinstance(n, ast.Name) and n not in inside}
+    taken = {named(n) for n in source.nodes() if n not in inside and not isinstance(n, ast.arg)} - {""}
     names = parts.names(taken)
     setting = _setting(parts, call, names)
     functions = {method: _Plain(node, names) for method, node in parts.others.items()}

@@ -114,15 +114,14 @@ class Source:
     @property
     def names(self) -> Iterator[str]:
         """The names of variables, parameters, functions and classes, wherever one is bound or read."""
-        return (getattr(node, NAMED[type(node)]) for node in self.nodes() if type(node) in NAMED)
+        return filter(None, map(named, self.nodes()))
 
     def renamed(self, name: str, to: str) -> Source:
         """The script with another name, which it must not use, in place of one of `names`."""
         tree = copy.deepcopy(self.tree)
         for node in ast.walk(tree):
-            field = NAMED.get(type(node))
-            if field is not None and getattr(node, field) == name:
-                setattr(node, field, to)
+            if named(node) == name:
+                setattr(node, NAMED[type(node)], to)
             elif isinstance(node, ast.Global | ast.Nonlocal):
                 node.names = [to if one == name else one for one in node.names]
         return Source(tree)
@@ -163,6 +162,11 @@ def _numbered(tree: ast.Module) -> ast.Module:
 def _inner(statement: ast.stmt) -> list[ast.stmt]:
     blocks = [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
     return [inner for block in blocks for field in BODIES for inner in getattr(block, field, ())]
+
+
+def named(node: ast.AST) -> str:
+    """The name that a node binds or reads, of a variable, parameter, function or class; empty for other nodes."""
+    return str(getattr(node, NAMED[type(node)])) if type(node) in NAMED else ""
 
 
 def number_of(node: ast.AST) -> int:

@@ -44,7 +44,6 @@ def test_a_module_that_is_made_once_becomes_its_layers_and_a_function() -> None:
     [
         ("self.scale\n", "self.training\n"),  # no constructor of ours sets it
         ("return self", "return other(self) or self"),
-        ("(self, x, y=None)", "(self, body=None)"),  # the name would hide the layer
         ("Net(3)", "Net()"),
         ("Net(3)", "Net(wide=3)"),
         ("Net(3)", "Net(*widths)"),
@@ -121,6 +120,20 @@ def test_arguments_of_a_constructor_may_be_named(made: str, function: str) -> No
     plain = modules.without_class(Source.parse(MODULE.replace("Net(3)", made)), "Net")
     assert plain is not None
     assert set(function.splitlines()) <= set(plain.text.splitlines())
+
+
+def test_an_attribute_gives_way_to_a_parameter_of_its_name() -> None:
+    plain = modules.without_class(Source.parse(MODULE.replace("(self, x, y=None)", "(self, x, body=None)")), "Net")
+    assert plain is not None
+    assert "body_ = nn.Linear(width, 2, bias)" in plain.text
+    assert "return body_(x) * scale" in plain.text
+
+
+def test_a_function_never_takes_the_name_of_another() -> None:
+    text = f"{CAMERA}def fit(x):\n    return Camera(2).fit(x)\nfit(3)\n"
+    changed = modules.without_class(Source.parse(text), "Camera")
+    assert changed is not None
+    assert "def camera(x):" in changed.text
 
 
 CHAIN = """\
