@@ -11,8 +11,8 @@ LISTS = (
     "args", "keywords", "elts", "names", "decorator_list", "bases", "items", "handlers", "values", "ifs", "generators", "cases",
 )  # fmt: skip
 """Fields with lists of removable nodes."""
-CALLED = ("forward", "__call__")
-"""The methods by which an object itself is called."""
+CALLED = ("__call__", "forward")
+"""The methods by which an object itself is called, the one that wins first."""
 
 
 def items(source: Source) -> Iterator[int]:
@@ -124,13 +124,22 @@ def _made_of(source: Source, makers: set[str], *, results: set[str]) -> set[str]
         found = {
             _name(target)
             for n in source.nodes()
-            if isinstance(n, ast.Assign) and _mentioned(n.value) & known
-            if not (isinstance(n.value, ast.Call) and _called(n.value) in known - makers | results)
+            if isinstance(n, ast.Assign) and _holds(n.value, known, results | known - makers)
             for target in n.targets
         } - {""}
         if found <= known:
             return known
         known |= found
+
+
+def _holds(value: ast.expr, known: set[str], results: set[str]) -> bool:
+    """Whether a value is one of these, or what is made of one by a call, such as ``torch.compile(f)``; not the result of one."""
+    if not isinstance(value, ast.Call):
+        return _name(value) in known
+    given = [*value.args, *(keyword.value for keyword in value.keywords)]
+    return _called(value) not in results and (
+        _called(value) in known or any(_holds(one, known, results) for one in given)
+    )
 
 
 def _mentioned(node: ast.AST) -> set[str]:

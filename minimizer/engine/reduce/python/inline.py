@@ -86,7 +86,7 @@ def spliced(source: Source, name: str) -> Source | None:
     outer = [n for n in function.body if not isinstance(n, ast.Global)]
     if len(outer) < len(function.body) and call_site not in source.tree.body:
         return None
-    body = in_place_of(call_site, outer)
+    body = in_place_of(call_site, outer or [ast.Pass()])
     if body is None:
         return None
     return source.edited({number_of(call_site): lambda _: [*given, *body], number_of(function): lambda _: None})

@@ -52,13 +52,12 @@ def _with_free_names(source: Source, name: str) -> Source | None:
     return source.edited({number_of(n): _with_attribute(free[n.attr]) for n in attributes if n.attr in free})
 
 
-def with_plain_names(source: Source) -> Iterator[Source]:
-    """The scripts with the plain form of one name that `without_class` has given an underscore, where it is free by now."""
-    taken = set(source.names)
-    for name in sorted(one for one in taken if one.endswith("_") and one.strip("_")):
-        plain = name.rstrip("_")
-        if plain not in taken:
-            yield source.renamed(name, plain)
+def with_plain_names(source: Source) -> Iterator[Source | None]:
+    """The scripts with the plain form of one name that ends in an underscore, as `without_class` makes them, where it is free."""
+    methods = {m.name for n in source.nodes() if isinstance(n, ast.ClassDef) for m in n.body if hasattr(m, "name")}
+    for name in sorted({*source.names} - methods):
+        if name.endswith("_") and not name.startswith("_"):
+            yield source.renamed(name, name[:-1])
 
 
 def _makes(statement: ast.stmt, name: str) -> bool:
@@ -80,54 +79,48 @@ def _without_class(source: Source, name: str) -> Source | None:
         return None
     inside = set(ast.walk(made))
     taken = {named(n) for n in source.nodes() if n not in inside and not isinstance(n, ast.arg)} - {""}
-    names = parts.names(taken)
-    setting = _setting(parts, call, names)
-    functions = {method: _Plain(node, names) for method, node in parts.others.items()}
     site = [statement for statement in source.statements if call in ast.walk(statement)][-1]  # the innermost
-    changes = {one for plain in functions.values() for one in plain.writes}
+    held = bound_name(site) if isinstance(site, ast.Assign) and site.value is call else None
+    called = next((method for method in CALLED if method in parts.others), None)
+    names = parts.names(taken)
+    if called is not None and held is not None and _is_free(source, held, made):
+        names[called] = held
+    setting = _setting(parts, call, names, taken)
+    functions = [_Plain(method, names) for method in parts.others.values()]
+    changes = {one for plain in functions for one in plain.writes}
     if setting is None or (changes and site not in source.tree.body):
         return None
     attributes = setting.attributes | changes
-    if not _is_clean(functions, attributes, names, taken):
-        return None
-    held = bound_name(site) if isinstance(site, ast.Assign) and site.value is call else None
     own = {one: one for one in attributes} | names
-    called = next((functions[method] for method in CALLED if method in functions), None)
-    read = next((n for n in ast.walk(site) if isinstance(n, ast.Attribute) and n.value is call), None)
-    changed: list[ast.stmt] = []
-    if read is not None and read.attr in own:
-        changed = [_with_name(site, read, own[read.attr])]
-    elif called is not None and held is not None and _is_free(source, held, called, attributes):
-        called.function.name = held
-    elif called is not None:
-        changed = [_with_name(site, call, called.function.name)]
-    elif held is None:
+    clash = {*names.values()} - {held} & (taken | attributes) | attributes & taken
+    if clash or len({*names.values()}) < len(names) or not all(plain.needs_only(own) for plain in functions):
         return None
-    defined = [plain.as_function() for plain in functions.values()]
+    changed = _at_site(site, call, own, called, held)
+    if changed is None:
+        return None
+    defined = [plain.as_function() for plain in functions]
     together = [*defined, *setting.statements] if setting.reads_methods else [*setting.statements, *defined]
     edits: dict[int, Edit] = {number_of(made): lambda _: None, number_of(site): lambda _: [*together, *changed]}
     return source.edited({**(_uses(source, held, own) if held is not None else {}), **edits})
 
 
-def _is_clean(
-    functions: Mapping[str, _Plain], attributes: set[str], names: Mapping[str, str], taken: Collection[str]
-) -> bool:
-    """Whether methods need nothing of their object but its attributes and methods, whose names are free."""
-    if attributes & {*taken} or {*names.values()} & ({*taken} | attributes):
-        return False
-    return all(
-        plain.reads <= attributes | names.keys()
-        and not plain.is_passed_on
-        and not (plain.reads | plain.writes) & plain.locals
-        for plain in functions.values()
-    )
+def _at_site(
+    site: ast.stmt, call: ast.Call, own: Mapping[str, str], called: str | None, held: str | None
+) -> list[ast.stmt] | None:
+    """What the statement that makes an object becomes; None if it needs the object itself."""
+    read = next((n for n in ast.walk(site) if isinstance(n, ast.Attribute) and n.value is call), None)
+    if read is not None:
+        return [_with_name(site, read, own[read.attr])] if read.attr in own else None
+    if called is not None:
+        return [] if own[called] == held else [_with_name(site, call, own[called])]
+    return [] if held is not None else None
 
 
-def _is_free(source: Source, held: str | None, forward: _Plain, attributes: set[str]) -> bool:
-    """Whether the function can take the object's name, so that no second name is needed."""
+def _is_free(source: Source, held: str, made: ast.ClassDef) -> bool:
+    """Whether a function can take the object's name, so that no second name is needed."""
     bound = names_stored(source.nodes())
     bound += [n.arg for n in source.nodes() if isinstance(n, ast.arg)]
-    return held is not None and bound.count(held) == 1 and held not in forward.locals | attributes
+    return bound.count(held) == 1 and not any(isinstance(n, ast.Attribute) and n.attr == held for n in ast.walk(made))
 
 
 def _with_name(site: ast.stmt, node: ast.expr, name: str) -> ast.stmt:
@@ -211,21 +204,27 @@ class _Setting(NamedTuple):
     reads_methods: bool = False
 
 
-def _setting(parts: _Parts, call: ast.Call, names: Mapping[str, str]) -> _Setting | None:
-    """What making an object comes to; None if its constructor is not plain, or the call passes it something else."""
+def _setting(parts: _Parts, call: ast.Call, names: Mapping[str, str], taken: Collection[str]) -> _Setting | None:
+    """What making an object comes to; None if its constructor is not plain, or the call passes it something else.
+
+    A parameter with a ``taken`` name gets another one.
+    """
     fields = {one for one in map(bound_name, parts.fields) if one is not None}
     if parts.constructor is None:
         return _Setting([*parts.fields], fields) if not call.args and not call.keywords else None
     plain = _Plain(parts.constructor, names)
     parameters = plain.function.args
     values = _values(parameters, call)
-    if values is None or plain.is_passed_on or not plain.reads <= plain.writes | fields | names.keys():
+    if values is None or plain.is_more or not plain.reads <= plain.writes | fields | names.keys():
         return None
-    given = [
-        ast.Assign(targets=[ast.Name(name, ast.Store())], value=value)
-        for name, value in values.items()
-        if not is_name(value, name)
-    ]
+    bound = {name: value for name, value in values.items() if not is_name(value, name)}
+    free = {name: f"{name}_" if name in taken else name for name in bound}
+    if {*free.values()} & {*taken}:
+        return None
+    given = [ast.Assign(targets=[ast.Name(free[name], ast.Store())], value=value) for name, value in bound.items()]
+    for node in ast.walk(plain.function):
+        if isinstance(node, ast.Name) and node not in plain.own:
+            node.id = free.get(node.id, node.id)
     body = [statement for statement in plain.function.body if not _does_nothing(statement)]
     return _Setting([*parts.fields, *given, *body], plain.writes | fields, bool(plain.reads & names.keys()))
 
@@ -264,8 +263,10 @@ class _Plain(ast.NodeTransformer):
         self._self, self._names = "" if decorators else method.args.args[0].arg, names
         self.reads: set[str] = set()
         self.writes: set[str] = set()
-        self.is_passed_on = False
-        """Whether the object itself is used, not only its attributes."""
+        self.own: list[ast.Name] = []
+        """The names in the places of attributes."""
+        self.is_more = False
+        """Whether the object itself is used, not only its attributes, or a nested function assigns one."""
         self.function: ast.FunctionDef = copy.deepcopy(method)
         self.function.name = names.get(method.name, method.name)
         if decorators:
@@ -282,6 +283,10 @@ class _Plain(ast.NodeTransformer):
         nodes = list(ast.walk(self.function))
         stored = set(names_stored(nodes)) - self.writes
         return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+    def needs_only(self, own: Collection[str]) -> bool:
+        """Whether it needs nothing of its object but these attributes and methods, which no variable of its own hides."""
+        return not self.is_more and self.reads <= {*own} and not (self.reads | self.writes) & self.locals
 
     def as_function(self) -> ast.FunctionDef:
         """The function, in which the attributes that the method assigns are global."""
@@ -307,8 +312,17 @@ class _Plain(ast.NodeTransformer):
         if not is_name(node.value, self._self):
             return self.generic_visit(node)
         (self.reads if isinstance(node.ctx, ast.Load) else self.writes).add(node.attr)
-        return ast.Name(self._names.get(node.attr, node.attr), node.ctx)
+        self.own.append(ast.Name(self._names.get(node.attr, node.attr), node.ctx))
+        return self.own[-1]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        before = set(self.writes)
+        self.writes.clear()
+        self.generic_visit(node)
+        self.is_more |= bool(self.writes)
+        self.writes |= before
+        return node
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        self.is_passed_on |= node.id == self._self
+        self.is_more |= node.id == self._self
         return node

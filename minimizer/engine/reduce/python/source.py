@@ -7,8 +7,10 @@ later best script: a node that is gone is not edited.
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 import hashlib
+import keyword
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,8 +118,10 @@ class Source:
         """The names of variables, parameters, functions and classes, wherever one is bound or read."""
         return filter(None, map(named, self.nodes()))
 
-    def renamed(self, name: str, to: str) -> Source:
-        """The script with another name, which it must not use, in place of one of `names`."""
+    def renamed(self, name: str, to: str) -> Source | None:
+        """The script with another name in place of one of `names`; None if that is taken, or is no name."""
+        if to in self.names or not to.isidentifier() or keyword.iskeyword(to) or hasattr(builtins, to):
+            return None
         tree = copy.deepcopy(self.tree)
         for node in ast.walk(tree):
             if named(node) == name:

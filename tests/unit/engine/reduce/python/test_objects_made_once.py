@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minimizer.engine.reduce.python import Source, modules
+from minimizer.engine.reduce.python import Source, inline, modules
 
 MODULE = """
 class Net(nn.Module):
@@ -200,5 +200,49 @@ def test_an_object_without_methods_becomes_its_attributes() -> None:
 
 def test_names_that_had_to_give_way_come_back_when_they_are_free() -> None:
     source = Source.parse("def step_(x_):\n    global last_\n    last_ = x_\nx = last = 1\nstep_(x)\n")
-    found = [candidate.text for candidate in modules.with_plain_names(source)]
+    found = [candidate.text for candidate in modules.with_plain_names(source) if candidate is not None]
     assert found == ["def step(x_):\n    global last_\n    last_ = x_\nx = last = 1\nstep(x)\n"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def __step__(): pass\n__step__()\n",
+        "lambda_ = print_ = 1\nuse(lambda_, print_)\n",  # a keyword, and a builtin
+        "x_ = x = 1\nuse(x_, x)\n",
+        "class A:\n    def next_(self): pass\nA().next_()\n",
+    ],
+)
+def test_names_of_another_sort_stay(text: str) -> None:
+    assert not any(modules.with_plain_names(Source.parse(text)))
+
+
+def test_an_object_is_called_by_the_method_that_wins() -> None:
+    text = "class N:\n    def forward(self, x):\n        return x\n    def __call__(self, x):\n        return self.forward(2 * x)\nn = N()\nn(3)\n"
+    changed = modules.without_class(Source.parse(text), "N")
+    assert changed is not None
+    assert changed.text == "def forward(x):\n    return x\n\ndef n(x):\n    return forward(2 * x)\nn(3)\n"
+
+
+def test_methods_that_would_share_a_name_stay() -> None:
+    text = "class A:\n    def _step(self): pass\n    def step(self): pass\nstep = _step = 1\nA().step()\nuse(step, _step)\n"
+    assert modules.without_class(Source.parse(text), "A") is None
+
+
+def test_a_parameter_of_a_constructor_leaves_the_variable_of_its_name_alone() -> None:
+    text = "class A:\n    def __init__(self, x):\n        self.head = x + 1\nx = 5\nuse(A(3).head, x)\n"
+    changed = modules.without_class(Source.parse(text), "A")
+    assert changed is not None
+    assert changed.text == "x = 5\nx_ = 3\nhead = x_ + 1\nuse(head, x)\n"
+
+
+def test_an_object_that_a_nested_function_changes_stays() -> None:
+    text = "class A:\n    def step(self):\n        def inner():\n            self.n = 1\n        inner()\nA().step()\n"
+    assert modules.without_class(Source.parse(text), "A") is None
+
+
+def test_a_function_that_only_declares_names_can_be_spliced() -> None:
+    source = Source.parse("def f():\n    global x\nx = 1\nf()\nuse(x)\n")
+    changed = inline.spliced(source, "f")
+    assert changed is not None
+    assert "def" not in changed.text

@@ -55,6 +55,8 @@ def test_parameters_go_together_with_what_callers_give() -> None:
         ("torch.compile(f)(1, 2)", "torch.compile(f)(1)"),
         ("self.g = torch.compile(f)\nself.g(1, 2)", "self.g = torch.compile(f)\nself.g(1)"),
         ("y = f(1, 2)\ny(3, 4)", "y = f(1)\ny(3, 4)"),
+        ("y = add(f(1, 2), 1)\nh = y.g\nh(7, 8)", "y = add(f(1), 1)\nh = y.g\nh(7, 8)"),
+        ("g = compile(model=f)\ng(1, 2)", "g = compile(model=f)\ng(1)"),
     ],
 )
 def test_parameters_go_from_calls_of_what_a_function_was_made_into(before: str, after: str) -> None:
