@@ -65,6 +65,53 @@ def test_each_finding_has_its_line_and_a_remedy_that_was_measured(child: Executo
     assert breaks.helped is not None and breaks.helped.after == 0
 
 
+GIVEN = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def total(x, controls):
+        for name, control in controls.items():
+            x = x + control
+        return x
+
+    for names in ("a", "b", "ab", "ca", "abc"):
+        print(total(torch.ones(2), {name: torch.ones(2) for name in names}).sum().item())
+"""
+
+
+def test_a_dict_with_other_keys_in_each_call_is_one_finding(child: Executor, tmp_path: Path) -> None:
+    (finding,) = advised(child, tmp_path, GIVEN)
+    assert "compiled again 4 times, since the keys of `controls` change (guards that failed: `list(" in finding.what
+    assert finding.source is not None and finding.source.code == "for name, control in controls.items():"
+
+
+def test_a_dict_with_one_more_set_of_keys_is_none(child: Executor, tmp_path: Path) -> None:
+    assert not advised(child, tmp_path, GIVEN.replace('"a", "b", "ab", "ca", "abc"', '"a", "ab"'))
+
+
+ALIGNED = """
+    import torch
+
+    def aligned(x):
+        return x if x.data_ptr() % 16 == 0 else x.clone()
+
+    @torch.compile(backend="eager")
+    def forward(x):
+        return aligned(x.sin()).cos() + 1
+
+    for _ in range(3):
+        print(forward(torch.ones(3)).sum().item())
+"""
+
+
+def test_a_helper_that_leaves_all_to_eager_is_disabled_alone(child: Executor, tmp_path: Path) -> None:
+    (finding,) = advised(child, tmp_path, ALIGNED)
+    assert "keeps `forward` in eager as a whole, since tracing it raises `TypeError(" in finding.what
+    (remedy,) = finding.remedies
+    assert (remedy.what, remedy.before, remedy.after) == ("`torch.compiler.disable` on `aligned`", 1, 0)
+    assert remedy.helped and "+@torch.compiler.disable" in remedy.diff
+
+
 CHANGING = """
     import torch
 

@@ -12,24 +12,35 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from minimizer.engine.advice.disabled import disabled, function_at
+from minimizer.engine.advice.guards import guard_of
 from minimizer.engine.advice.marked_dimensions import mark_dynamic
 from minimizer.engine.advice.memory import BUDGETS
 from minimizer.engine.advice.regional import each_block
-from minimizer.engine.advice.rules import Cause, guard_of
+from minimizer.engine.advice.rules import Cause
 from minimizer.engine.diagnose.paste import added_argument, paste
 from minimizer.engine.user_script.statements import span, with_text
 from minimizer.engine.user_script.syntax import full_name, imported
 
 Lowers = Literal[
-    "graph breaks per call", "recompiles", "functions past the limit", "s of compiling", "MB kept for the backward"
+    "graph breaks per call",
+    "functions left to eager",
+    "recompiles",
+    "functions past the limit",
+    "s of compiling",
+    "MB kept for the backward",
 ]
-NAMED = re.compile(r"\b(torch\._dynamo\.config\.\w+) = True")
+NAMED = re.compile(r"\btorch\._dynamo\.(?:config\.)?(\w+)(?: ?= ?|` to `)True\b")
 """Matches a setting advised by Dynamo itself, in its message for a break or a guard."""
 HARMFUL = ("suppress_errors",)
 """Settings that hide the problem they are advised for."""
 SIZES = re.compile(r"size mismatch at index|\.size\(\)\[")
 LEARNING_RATE = re.compile(r"param_groups\[\d+\]\['lr'\]")
 PRINT = re.compile(r"builtin (?:operator )?`?print`?", re.IGNORECASE)
+OF_VALUES = re.compile(
+    r"generic_jump|data-dependent|data dependent operator|Tensor\.item\(\)|capture_scalar_outputs", re.IGNORECASE
+)
+"""Matches reasons of a break that a branch on the values of a tensor has."""
 LOGGER = re.compile(r"logging\.Logger")
 OPTIMIZER = re.compile(r"torch\.optim\.[A-Z]\w*")
 LOG_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
@@ -115,8 +126,12 @@ def _of_breaks(text: str, tree: ast.Module, cause: Cause, name: str) -> Iterator
     if LOGGER.search(cause.said) and len(cause.finding.stack) < 2 and (method := _logger(tree, line)):
         setting = f"torch._dynamo.config.reorderable_logging_functions.add({method})"
         yield Way("Log lines that wait for the end of the graph", paste(text, setting).text, lowers, reorders=True)
-    yield Way("`torch.where` in the place of the branch", where(text, tree, line), lowers, computes_otherwise=True)
+    if OF_VALUES.search(cause.said):
+        yield Way("`torch.where` in the place of the branch", where(text, tree, line), lowers, computes_otherwise=True)
     yield from _settings(text, cause.said, lowers)
+    if cause.is_whole and len(cause.finding.stack) > 1 and (called := function_at(tree, line)) is not None:
+        what = f"`torch.compiler.disable` on `{called.name}`"
+        yield Way(what, disabled(text, tree, called), "functions left to eager")
 
 
 def _of_memory(text: str) -> Iterator[Way]:
@@ -128,8 +143,9 @@ def _of_memory(text: str) -> Iterator[Way]:
 
 def _settings(text: str, said: str, lowers: Lowers) -> Iterator[Way]:
     """The settings that Dynamo's message advises."""
-    for setting in dict.fromkeys(NAMED.findall(said)):
-        if not setting.endswith(HARMFUL):
+    for name in dict.fromkeys(NAMED.findall(said)):
+        setting = f"torch._dynamo.config.{name}"
+        if name not in HARMFUL:
             yield Way(f"`{setting} = True`", paste(text, f"{setting} = True").text, lowers)
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from minimizer.engine.advice.rules import breaks_per_call, causes, guard_of
+from minimizer.engine.advice.guards import guard_of
+from minimizer.engine.advice.rules import breaks_per_call, causes
 from minimizer.engine.child.compilations import Break, Recompile, StackLine
 from minimizer.engine.child.protocol import Health, Timed
 
 LINE = StackLine(file="train.py", line=12, code="if y.sum() > 0:", function="forward")
+SKIPPED = "Attempted to call function marked as skipped\n  Explanation: {}\n  Hint: see elsewhere"
 SIZE = "0/0: tensor 'x' size mismatch at index {index}. expected {old}, actual {new}"
 
 
@@ -57,6 +59,46 @@ def test_a_break_without_a_line_of_the_users_is_no_finding() -> None:
         ),
         ("Unsupported Tensor.item() call with capture_scalar_outputs=False", "`.item()` takes a number out"),
         ("Something new\n  Explanation: nobody knows.", "Dynamo says: nobody knows."),
+        (
+            SKIPPED.format(
+                "Dynamo does not know how to trace the builtin `time.perf_counter.` This function is either a Python builtin (e.g. _warnings.warn) or"
+            ),
+            "since `time.perf_counter` is called, which Dynamo cannot trace",
+        ),
+        (
+            SKIPPED.format("Dynamo does not know how to trace the Python builtin `_warnings.warn`."),
+            "since a warning is given",
+        ),
+        (
+            SKIPPED.format(
+                "Dynamo developers have intentionally marked that the function `save` in file `torch/serialization.py` should not be traced."
+            ),
+            "since `save` is called, which Dynamo does not trace",
+        ),
+        (
+            "Failed to trace builtin operator\n  Explanation: Dynamo does not know how to trace builtin operator `open` with argument types ['str']\n  Hint: If you are attempting to call a logging function (e.g. `print`), you can",
+            "since `open` is called",
+        ),
+        (
+            "Unsupported context manager\n  Explanation: Dynamo does not know how to enter a `lock` context manager.",
+            "since `with` enters a `lock`, which Dynamo cannot",
+        ),
+        (
+            "Observed exception\n  Explanation: Dynamo found no exception handler\n\n  Developer debug context: raised exception TypeError(\"'int' and 'int'\")\n",
+            "since tracing it raises `TypeError(\"'int' and 'int'\")`",
+        ),
+        (
+            "Data dependent operator\n  Explanation: Operator `aten._local_scalar_dense.default` has a non-Tensor output",
+            "`.item()` takes a number out",
+        ),
+        (
+            "using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops=False`",
+            "gradients are taken within",
+        ),
+        (
+            "Something new\n  Explanation: nobody knows.\n  Hint: avoid `_warnings.warn`, logging.Logger and np.zeros",
+            "Dynamo says: nobody knows.",
+        ),
     ],
 )
 def test_a_break_is_told_with_its_reason_function_and_line(reason: str, why: str) -> None:
