@@ -88,7 +88,8 @@ def edits(text: str, cause: Cause, name: str) -> Iterator[Edit]:
     elif cause.finding.kind == "graph_breaks":
         ways = _of_breaks(text, tree, cause, name)
     elif cause.finding.kind == "compile_time":
-        ways = [Way("Compiling equal blocks one by one", each_block(text, tree, cause.blocks), "s of compiling")]
+        what = "Compiling equal blocks one by one" if cause.blocks else "Compiling what is called repeatedly alone"
+        ways = [Way(what, each_block(text, tree, cause.blocks, cause.called), "s of compiling")]
     elif cause.finding.kind == "memory":
         ways = _of_memory(text)
     for way in ways:

@@ -76,6 +76,8 @@ class Cause:
     """The line of the ``def`` of the recompiled function, in the script; 0 if it is elsewhere."""
     blocks: tuple[str, ...] = ()
     """Paths of the lists of equal blocks, from the compiled module."""
+    called: tuple[str, ...] = ()
+    """Paths of modules that are called repeatedly, from the compiled module."""
     why: str = ""
     """The reason of a graph break or of recompiles, as a clause."""
     changing: Changing | None = None
@@ -229,7 +231,9 @@ def _long_compilations(health: Health, crowding: float) -> Iterator[Cause]:
             source=_source(one.place),
             cost=Cost(what="compiling", value=round(one.seconds, 1), unit="s"),
         )
-        yield Cause(finding, place=one.place, blocks=tuple(each.path for each in blocks), graph=one.graph)
+        paths = tuple(each.path for each in blocks if not each.is_one)
+        called = tuple(each.path for each in blocks if each.is_one)
+        yield Cause(finding, place=one.place, blocks=paths, called=called, graph=one.graph)
 
 
 # times ----------------------------------------------------------------------------------------------------------------
