@@ -45,6 +45,9 @@ LOGGER = re.compile(r"logging\.Logger")
 OPTIMIZER = re.compile(r"torch\.optim\.[A-Z]\w*")
 LOG_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
 EACH_VARIANT = "Each variant is compiled then: this is worth it only where their number is small and does not grow."
+SPECIALIZED = (
+    "Each version is still for one size: something in the function needs it as a number, such as a loop over it."
+)
 LIMIT = 64
 """A recompile limit above the default of eight; a program with more variants should not raise it further."""
 
@@ -54,7 +57,8 @@ class Edit:
     """A change of the script; ``what``: in words. ``lowers``: the figure that it should lower.
 
     ``computes_otherwise``: it may change results, so it helps only if something shows that it does not. ``reorders``:
-    it moves printed output. ``but``: why it is no remedy by itself, whatever it lowers.
+    it moves printed output. ``but``: why it is no remedy by itself, whatever it lowers. ``else_``: what it shows if it
+    lowers nothing.
     """
 
     what: str
@@ -63,6 +67,7 @@ class Edit:
     computes_otherwise: bool = False
     reorders: bool = False
     but: str = ""
+    else_: str = ""
 
 
 class Way(NamedTuple):
@@ -74,6 +79,7 @@ class Way(NamedTuple):
     computes_otherwise: bool = False
     reorders: bool = False
     but: str = ""
+    else_: str = ""
 
 
 def edits(text: str, cause: Cause, name: str) -> Iterator[Edit]:
@@ -105,7 +111,7 @@ def _of_recompiles(text: str, tree: ast.Module, cause: Cause) -> Iterator[Way]:
         )
     elif any(SIZES.search(guard) for guard in guards):
         yield Way("`mark_dynamic`", mark_dynamic(text, tree, cause.said, cause.function_line), "recompiles")
-        yield Way("`dynamic=True`", dynamic(text, tree), "recompiles")
+        yield Way("`dynamic=True`", dynamic(text, tree), "recompiles", else_=SPECIALIZED)
     yield from _settings(text, cause.said, "recompiles")
     if cause.is_refused:
         setting = f"torch._dynamo.config.recompile_limit = {LIMIT}"

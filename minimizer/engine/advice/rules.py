@@ -50,6 +50,7 @@ REASONS = (
     (r"know how to trace (?:the )?(?:Python )?builtin (?:operator )?`([\w.]+?)\.?`", r"`\1` is called, which Dynamo cannot trace"),
     (r"marked that the function `([^`\n]+)` in file", r"`\1` is called, which Dynamo does not trace"),
     (r"Observed exception\n[\s\S]*raised exception (.+)", r"tracing it raises `\1`"),
+    (r"op returned non-Tensor\n[\s\S]*target: <(?:built-in )?(?:function|method) (\w+)", r"`\1` is called, whose result is no tensor"),
     (r"\bnumpy\b|\bnp\.", "NumPy is called"),
 )  # fmt: skip
 """Patterns in Dynamo's reason of a break, and our words, with what the pattern captures."""

@@ -50,7 +50,8 @@ def breaks(graphs: Sequence[CapturedGraph]) -> list[Break]:
         if one.fail_type in GIVEN_UP and one.fail_user_frame_lineno and not _is_refused(one):
             own = (one.co_filename or "", _def_line(one), one.co_name or "")
             place = (one.fail_user_frame_filename or "", one.fail_user_frame_lineno, one.co_name or "")
-            lines = _lines([place] if _is_around(place, own) else [own, (*place[:2], "")])
+            begun = (own[0], one.co_firstlineno or 0, own[2]) if _name(own[2]) != own[2] else own
+            lines = _lines([place] if _is_around(place, own) else [begun, (*place[:2], "")])
             _add(found, Break(_text(one.fail_reason), lines, _outermost(lines, one.co_name or ""), is_whole=True))
     return list(found.values())[:MOST_BREAKS]
 

@@ -133,3 +133,25 @@ def test_a_guard_on_a_symbolic_number_has_the_line_that_made_it(child: Executor,
 
     assert [one.guard.partition("  #")[0] for one in found][2:] == ["0/2: start == 4", "0/3: start == 5"]
     assert {(one.made_by[-1].line, one.made_by[-1].function) for one in found} == {(7, "windowed")}
+
+
+FORKED = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def drawn(x):
+        x = x.sin()
+        with torch.random.fork_rng():
+            noise = torch.rand(3)
+        return x + noise
+
+    for _ in range(3):
+        drawn(torch.ones(3))
+"""
+
+
+def test_a_break_of_the_rest_of_a_function_is_at_the_line_at_which_the_rest_begins(
+    child: Executor, tmp_path: Path
+) -> None:
+    (found,) = health(child, script(tmp_path, FORKED)).broken
+    assert (found.stack[-1].line, found.function, found.is_whole) == (7, "drawn", False)

@@ -92,6 +92,10 @@ def test_a_break_without_a_line_of_the_users_is_no_finding() -> None:
             "`.item()` takes a number out",
         ),
         (
+            "torch.* op returned non-Tensor\n  Explanation: no\n\n  Developer debug context: target: <function fork_rng at 0x7f>",
+            "since `fork_rng` is called, whose result is no tensor",
+        ),
+        (
             "using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops=False`",
             "gradients are taken within",
         ),
