@@ -61,7 +61,8 @@ def trait(cause: Cause) -> str:
     if tensor := TENSOR.search(guard):
         return f"{tensor['what']} of a tensor"
     if changing is not None and changing.kind != "value":
-        return f"{changing.kind} of {SOURCE.sub(_reached, changing.subject)}"
+        source = SOURCE.match(changing.subject)
+        return f"{changing.kind} of {_reached(source) if source is not None else 'a variable'}"
     return f"{NUMBER.sub('#', SOURCE.sub(_reached, guard))} is another {_type(cause.said)}"
 
 

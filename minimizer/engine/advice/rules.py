@@ -39,7 +39,8 @@ OF_TORCH = re.compile(
 REASONS = (
     (r"generic_jump|data-dependent branching", "a branch depends on the value of a tensor"),
     (r"data-dependent assertion", "an assertion depends on the value of a tensor"),
-    (r"Tensor\.item\(\)|capture_scalar_outputs|_local_scalar_dense", "`.item()` takes a number out of a tensor"),
+    (r"Tensor\.item\(\)|capture_scalar_outputs", "`.item()` takes a number out of a tensor"),
+    (r"_local_scalar_dense", "a number is taken out of a tensor"),
     (r"tolist|to_list", "`.tolist()` takes numbers out of a tensor"),
     (r"builtin (?:operator )?`?print`?", "`print` is called"),
     (r"logging\.Logger", "a logger is called"),

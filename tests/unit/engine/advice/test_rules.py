@@ -89,7 +89,7 @@ def test_a_break_without_a_line_of_the_users_is_no_finding() -> None:
         ),
         (
             "Data dependent operator\n  Explanation: Operator `aten._local_scalar_dense.default` has a non-Tensor output",
-            "`.item()` takes a number out",
+            "a number is taken out",
         ),
         (
             "torch.* op returned non-Tensor\n  Explanation: no\n\n  Developer debug context: target: <function fork_rng at 0x7f>",
