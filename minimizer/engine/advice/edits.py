@@ -37,6 +37,7 @@ HARMFUL = ("suppress_errors",)
 SIZES = re.compile(r"size mismatch at index|\.size\(\)\[")
 LEARNING_RATE = re.compile(r"param_groups\[\d+\]\['lr'\]")
 PRINT = re.compile(r"builtin (?:operator )?`?print`?", re.IGNORECASE)
+COPY = re.compile(r"copy\.deepcopy a tensor")
 OF_VALUES = re.compile(
     r"generic_jump|data-dependent|data dependent operator|Tensor\.item\(\)|capture_scalar_outputs", re.IGNORECASE
 )
@@ -135,6 +136,8 @@ def _of_breaks(text: str, tree: ast.Module, cause: Cause, name: str) -> Iterator
         yield Way("Log lines that wait for the end of the graph", paste(text, setting).text, lowers, reorders=True)
     if OF_VALUES.search(cause.said):
         yield Way("`torch.where` in the place of the branch", where(text, tree, line), lowers, computes_otherwise=True)
+    if COPY.search(cause.said):
+        yield Way("`clone` in the place of `copy.deepcopy`", cloned(text, tree, line), lowers, computes_otherwise=True)
     yield from _settings(text, cause.said, lowers)
     if cause.is_whole and len(cause.finding.stack) > 1 and (called := function_at(tree, line)) is not None:
         what = f"`torch.compiler.disable` on `{called.name}`"
@@ -353,6 +356,19 @@ def one_string(text: str, tree: ast.Module, line: int) -> str | None:
                 plain = [ast.Constant(str(one.value)) if isinstance(one, ast.Constant) else one for one in values]
                 with suppress(ValueError):  # a string that our own Python cannot nest in another
                     return with_text(text, node, f"print({ast.unparse(ast.JoinedStr(plain))})")
+    return None
+
+
+def cloned(text: str, tree: ast.Module, line: int) -> str | None:
+    """``x.clone()`` in place of the only ``copy.deepcopy(x)`` at a line; None without one."""
+    names = imported(tree)
+    calls = [
+        one for one in ast.walk(tree) if isinstance(one, ast.Call) and one.lineno <= line <= (one.end_lineno or line)
+    ]
+    copies = [one for one in calls if full_name(one.func, names) == "copy.deepcopy"]
+    match copies:
+        case [ast.Call(_, [ast.Name() | ast.Attribute() | ast.Subscript() | ast.Call() as copied], [])]:
+            return with_text(text, copies[0], f"{_source(text, copied)}.clone()")
     return None
 
 

@@ -57,8 +57,11 @@ REASONS = (
 """Patterns in Dynamo's reason of a break, and our words, with what the pattern captures."""
 HINTS = re.compile(r"^\s*Hint: .*$", re.MULTILINE)
 """Matches the hints of Dynamo's message: they name functions and settings that the break may have nothing to do with."""
+OUTSIDE = re.compile(r"is called, (?:which Dynamo|whose result)|`with` enters")
+"""Matches our words for reasons that end where the call is moved out of what is compiled."""
 EXPLANATION = re.compile(r"^\s*Explanation: (.+)$", re.MULTILINE)
 """Matches the line of Dynamo's message that explains a reason."""
+MOVED = " Not tried: moving it out of the compiled function, before or after its call."
 UNKNOWN = "Dynamo says"
 """The beginning of a reason for which we have no words."""
 MOST_SAID = 300
@@ -149,7 +152,7 @@ def _breaks(health: Health) -> Iterator[Cause]:
             per_call = _per_call(one, health.calls)
             finding = Finding(
                 kind="graph_breaks",
-                what=f"A graph break {does.format(split)}, since {_why(one.reason)}.",
+                what=f"A graph break {does.format(split)}, since {_why(one.reason)}.{MOVED if OUTSIDE.search(_why(one.reason)) else ''}",
                 source=_source(place),
                 stack=_stack(one.stack),
                 cost=Cost(what="at this line", value=per_call, unit="graph breaks per call"),

@@ -272,3 +272,22 @@ def test_a_branch_on_no_value_of_a_tensor_is_not_put_in_where() -> None:
     text = ALIGNED.format(decorator="", body="return x if x.data_ptr() % 16 else x.clone()")
     assert not changes("graph_breaks", RAISED, text, 6)
     assert changes("graph_breaks", "Data-dependent branching", text, 6)
+
+
+COPIED = "Attempted to copy.deepcopy a tensor"
+
+
+@pytest.mark.parametrize(
+    ("copying", "cloning"),
+    [
+        ("copy.deepcopy(x)", "anchor = x.clone()"),
+        ("copy.deepcopy(self.state[0])", "anchor = self.state[0].clone()"),
+        ("copy.deepcopy(x + 1)", None),
+        ("copy.deepcopy(x, memo)", None),
+        ("copy.deepcopy(x) + copy.deepcopy(y)", None),
+        ("x.deepcopy()", None),
+    ],
+)
+def test_a_tensor_is_cloned_in_the_place_of_a_deep_copy(copying: str, cloning: str | None) -> None:
+    found = changes("graph_breaks", COPIED, f"import copy\ndef f(x):\n    anchor = {copying}\n", 3)
+    assert found == ({"`clone` in the place of `copy.deepcopy`": cloning} if cloning else {})

@@ -216,3 +216,23 @@ def test_a_time_within_noise_is_no_finding(changes: dict[str, Any]) -> None:
 
 def test_nothing_is_found_where_nothing_was_seen() -> None:
     assert not found()
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_movable"),
+    [
+        (SKIPPED.format("Dynamo does not know how to trace the builtin `time.perf_counter.` This is"), True),
+        (
+            "Unsupported context manager\n  Explanation: Dynamo does not know how to enter a `lock` context manager.",
+            True,
+        ),
+        (SKIPPED.format("Dynamo does not know how to trace the Python builtin `_warnings.warn`."), False),
+        ("generic_jump TensorVariable()", False),
+    ],
+)
+def test_what_a_program_can_do_outside_is_advised_and_said_to_be_untried(reason: str, is_movable: bool) -> None:
+    (finding,) = found(broken=[broken(reason)])
+    assert (
+        finding.what.endswith("Not tried: moving it out of the compiled function, before or after its call.")
+        is is_movable
+    )
