@@ -194,6 +194,50 @@ def test_equal_blocks_are_compiled_one_by_one(child: Executor, tmp_path: Path, m
     assert remedy.helped and remedy.unit == "s of compiling" and "+    block.compile(backend=" in remedy.diff
 
 
+UNROLLED = """
+    import torch
+
+    class Cell(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gates = torch.nn.Linear(8, 8)
+
+        def forward(self, x, state):
+            gate, new = self.gates(torch.cat([x, state], -1)).chunk(2, -1)
+            return state + gate.sigmoid() * (new.tanh() - state)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = Cell()
+
+        def forward(self, signal):
+            state = torch.zeros(2, 4)
+            for x in signal.unbind(1):
+                state = self.cell(x, state)
+            return state
+
+    torch.manual_seed(0)
+    net = Net()
+    net = torch.compile(net, backend="aot_eager")
+    net(torch.randn(2, 40, 4)).sum().backward()
+    print(net.cell.gates.weight.grad.norm().item())
+"""
+
+
+def test_a_module_that_is_called_again_and_again_is_compiled_alone(
+    child: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_time, "LONG_WITH_BLOCKS", 0.01)
+    monkeypatch.setattr(compile_time, "MOSTLY", 0.0)
+
+    finding = next(one for one in advised(child, tmp_path, UNROLLED) if one.kind == "compile_time")
+
+    assert "for each of the 40 calls of `cell`" in finding.what
+    (remedy,) = finding.remedies
+    assert remedy.helped and '+net.cell.compile(backend="aot_eager")' in remedy.diff
+
+
 LEAN = """
     import torch
 
