@@ -71,7 +71,7 @@ def said_of(finding: Row) -> Row:
 
 def wrong(ended: int, found: Sequence[Row], truth: Row) -> list[str]:
     """What is not as it must be, in words."""
-    said = [] if ended == 3 else [f"exit {ended}"]
+    said = [] if ended == truth.get("exit", 3) else [f"exit {ended}"]
     if truth["kind"] is None:
         return said + [f"a {one['kind']} finding of a twin" for one in found]
     right = next((one for one in found if one["kind"] == truth["kind"]), None)
