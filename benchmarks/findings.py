@@ -71,13 +71,15 @@ def said_of(finding: Row) -> Row:
 
 def wrong(ended: int, found: Sequence[Row], truth: Row) -> list[str]:
     """What is not as it must be, in words."""
-    said = [] if ended == 3 else [f"exit {ended}"]
+    said = [] if ended == truth.get("exit", 3) else [f"exit {ended}"]
     if truth["kind"] is None:
         return said + [f"a {one['kind']} finding of a twin" for one in found]
     right = next((one for one in found if one["kind"] == truth["kind"]), None)
     if right is None:
         return [*said, "no finding"]
-    said += [f"also {one['kind']}" for one in found if one is not right]
+    others = {one["kind"] for one in found if one is not right}
+    said += [f"also {kind}" for kind in sorted(others - set(truth.get("also", ())))]
+    said += [f"no {kind}" for kind in truth.get("also", ()) if kind not in others]
     if right["line"] != truth["line"]:
         said.append(f"line {right['line']}")
     if truth["remedy"] is None and right["helped"]:

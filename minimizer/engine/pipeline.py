@@ -250,7 +250,7 @@ def conclude(found: Settled, exact: Answer, parts: Parts) -> None:
     """Record the verdict of a job without a repro."""
     settle(found, replace(exact, excused=(*parts.job.excused, *exact.excused)), parts.job.journal)
     parts.job.journal.decide()
-    if found.status is Status.HEALTHY and parts.job.options.diagnosis:
+    if (found.status is Status.HEALTHY or found.reason is Reason.NOTHING_COMPILED) and parts.job.options.diagnosis:
         parts.follow_up.examine()
 
 

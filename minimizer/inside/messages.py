@@ -173,15 +173,17 @@ class Kept:
 
 @dataclass
 class EqualBlocks:
-    """Modules of one list with equal computation within a graph, each with its own weights."""
+    """Modules of one list with equal computation within a graph, each with its own weights; or calls of one module."""
 
     path: str
-    """The path of the list from the compiled module; empty if the module is the list."""
+    """The path of the list or module from the compiled module; empty if that is the list."""
     count: int
     of: int
-    """All modules of the list, equal or not."""
+    """All modules of the list, or calls of the module, equal or not."""
     nodes: int
-    """Nodes of the graph in equal modules."""
+    """Nodes of the graph in equal modules or calls."""
+    is_one: bool = False
+    """Whether it is one module that is called repeatedly, such as the cell of a recurrence."""
 
 
 @dataclass

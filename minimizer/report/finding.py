@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -81,6 +82,10 @@ ORDER: Sequence[FindingKind] = (
 """Kinds by their usual cost: a recompile takes seconds, a graph break some launches, and a setting nothing."""
 
 
+PLURAL = re.compile(r"\b(\w{3,})s\b")
+"""Matches the first plural of a unit, and no `ms`."""
+
+
 def by_cost(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, the costliest first: by kind, and within one by the measurements."""
     return sorted(findings, key=lambda one: (ORDER.index(one.kind), -(one.cost.value if one.cost else 0.0)))
@@ -91,8 +96,11 @@ def measured(value: float, unit: str) -> str:
     if unit == "s" or unit.startswith("s "):
         return f"{value:.1f} {unit}"
     number = f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
-    first, _, rest = unit.partition(" per ")
-    return f"{number} {first.removesuffix('s') if value == 1 else first}{f' per {rest}' if rest else ''}"
+    return f"{number} {PLURAL.sub(_singular, unit, count=1) if value == 1 else unit}"
+
+
+def _singular(plural: re.Match[str]) -> str:
+    return plural[1]
 
 
 def headline(findings: Sequence[Finding]) -> str:

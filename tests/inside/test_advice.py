@@ -65,6 +65,53 @@ def test_each_finding_has_its_line_and_a_remedy_that_was_measured(child: Executo
     assert breaks.helped is not None and breaks.helped.after == 0
 
 
+GIVEN = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def total(x, controls):
+        for name, control in controls.items():
+            x = x + control
+        return x
+
+    for names in ("a", "b", "ab", "ca", "abc"):
+        print(total(torch.ones(2), {name: torch.ones(2) for name in names}).sum().item())
+"""
+
+
+def test_a_dict_with_other_keys_in_each_call_is_one_finding(child: Executor, tmp_path: Path) -> None:
+    (finding,) = advised(child, tmp_path, GIVEN)
+    assert "compiled again 4 times, since the keys of `controls` change (guards that failed: `list(" in finding.what
+    assert finding.source is not None and finding.source.code == "for name, control in controls.items():"
+
+
+def test_a_dict_with_one_more_set_of_keys_is_none(child: Executor, tmp_path: Path) -> None:
+    assert not advised(child, tmp_path, GIVEN.replace('"a", "b", "ab", "ca", "abc"', '"a", "ab"'))
+
+
+ALIGNED = """
+    import torch
+
+    def aligned(x):
+        return x if x.data_ptr() % 16 == 0 else x.clone()
+
+    @torch.compile(backend="eager")
+    def forward(x):
+        return aligned(x.sin()).cos() + 1
+
+    for _ in range(3):
+        print(forward(torch.ones(3)).sum().item())
+"""
+
+
+def test_a_helper_that_leaves_all_to_eager_is_disabled_alone(child: Executor, tmp_path: Path) -> None:
+    (finding,) = advised(child, tmp_path, ALIGNED)
+    assert "keeps `forward` in eager as a whole, since tracing it raises `TypeError(" in finding.what
+    (remedy,) = finding.remedies
+    assert (remedy.what, remedy.before, remedy.after) == ("`torch.compiler.disable` on `aligned`", 1, 0)
+    assert remedy.helped and "+@torch.compiler.disable" in remedy.diff
+
+
 CHANGING = """
     import torch
 
@@ -145,6 +192,50 @@ def test_equal_blocks_are_compiled_one_by_one(child: Executor, tmp_path: Path, m
     assert finding.source is not None and finding.source.code.startswith("net(torch.randn")
     (remedy,) = finding.remedies
     assert remedy.helped and remedy.unit == "s of compiling" and "+    block.compile(backend=" in remedy.diff
+
+
+UNROLLED = """
+    import torch
+
+    class Cell(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gates = torch.nn.Linear(8, 8)
+
+        def forward(self, x, state):
+            gate, new = self.gates(torch.cat([x, state], -1)).chunk(2, -1)
+            return state + gate.sigmoid() * (new.tanh() - state)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = Cell()
+
+        def forward(self, signal):
+            state = torch.zeros(2, 4)
+            for x in signal.unbind(1):
+                state = self.cell(x, state)
+            return state
+
+    torch.manual_seed(0)
+    net = Net()
+    net = torch.compile(net, backend="aot_eager")
+    net(torch.randn(2, 40, 4)).sum().backward()
+    print(net.cell.gates.weight.grad.norm().item())
+"""
+
+
+def test_a_module_that_is_called_again_and_again_is_compiled_alone(
+    child: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_time, "LONG_WITH_BLOCKS", 0.01)
+    monkeypatch.setattr(compile_time, "MOSTLY", 0.0)
+
+    finding = next(one for one in advised(child, tmp_path, UNROLLED) if one.kind == "compile_time")
+
+    assert "for each of the 40 calls of `cell`" in finding.what
+    (remedy,) = finding.remedies
+    assert remedy.helped and '+net.cell.compile(backend="aot_eager")' in remedy.diff
 
 
 LEAN = """

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from minimizer.engine.advice.rules import EXPLANATION, TENSOR, UNKNOWN, Cause, causes
+from minimizer.engine.advice.guards import TENSOR
+from minimizer.engine.advice.rules import EXPLANATION, UNKNOWN, Cause, causes
 from minimizer.engine.child.compilations import Break, Recompile
 from minimizer.engine.child.protocol import Health
 from minimizer.report.finding import FindingKind
@@ -55,9 +56,14 @@ def trait(cause: Cause) -> str:
     """
     if cause.finding.kind == "graph_breaks":
         return _reason(cause)
-    if tensor := TENSOR.search(cause.guard):
+    changing = cause.changing
+    guard = changing.guards[0] if changing is not None else ""
+    if tensor := TENSOR.search(guard):
         return f"{tensor['what']} of a tensor"
-    return f"{NUMBER.sub('#', SOURCE.sub(_reached, cause.guard))} is another {_type(cause.said)}"
+    if changing is not None and changing.kind != "value":
+        source = SOURCE.match(changing.subject)
+        return f"{changing.kind} of {_reached(source) if source is not None else 'a variable'}"
+    return f"{NUMBER.sub('#', SOURCE.sub(_reached, guard))} is another {_type(cause.said)}"
 
 
 def first_line(cause: Cause) -> str:

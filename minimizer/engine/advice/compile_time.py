@@ -47,7 +47,7 @@ def sentence(one: Compilation, blocks: Sequence[EqualBlocks], seconds: float) ->
     backward = ", its backward included" if one.backward else ""
     told = f"Of {seconds:.0f} s that the script runs, compiling the graph that is called here takes {one.seconds:.0f} s{backward} ({shown})."
     each = [
-        f"{'' if one.count == one.of else f'{one.count} of '}the {one.of} modules of {_list(one.path)}"
+        f"{'' if one.count == one.of else f'{one.count} of '}the {one.of} {'calls' if one.is_one else 'modules'} of {_list(one.path)}"
         for one in blocks
     ]
     repeats = f" It compiles the same code again for each of {' and of '.join(each)}." if each else ""

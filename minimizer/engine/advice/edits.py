@@ -12,28 +12,43 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from minimizer.engine.advice.disabled import disabled, function_at
+from minimizer.engine.advice.guards import guard_of
 from minimizer.engine.advice.marked_dimensions import mark_dynamic
 from minimizer.engine.advice.memory import BUDGETS
 from minimizer.engine.advice.regional import each_block
-from minimizer.engine.advice.rules import Cause, guard_of
+from minimizer.engine.advice.rules import Cause
 from minimizer.engine.diagnose.paste import added_argument, paste
 from minimizer.engine.user_script.statements import span, with_text
 from minimizer.engine.user_script.syntax import full_name, imported
 
 Lowers = Literal[
-    "graph breaks per call", "recompiles", "functions past the limit", "s of compiling", "MB kept for the backward"
+    "graph breaks per call",
+    "functions left to eager",
+    "recompiles",
+    "functions past the limit",
+    "s of compiling",
+    "MB kept for the backward",
 ]
-NAMED = re.compile(r"\b(torch\._dynamo\.config\.\w+) = True")
+NAMED = re.compile(r"\btorch\._dynamo\.(?:config\.)?(\w+)(?: ?= ?|` to `)True\b")
 """Matches a setting advised by Dynamo itself, in its message for a break or a guard."""
 HARMFUL = ("suppress_errors",)
 """Settings that hide the problem they are advised for."""
 SIZES = re.compile(r"size mismatch at index|\.size\(\)\[")
 LEARNING_RATE = re.compile(r"param_groups\[\d+\]\['lr'\]")
 PRINT = re.compile(r"builtin (?:operator )?`?print`?", re.IGNORECASE)
+COPY = re.compile(r"copy\.deepcopy a tensor")
+OF_VALUES = re.compile(
+    r"generic_jump|data-dependent|data dependent operator|Tensor\.item\(\)|capture_scalar_outputs", re.IGNORECASE
+)
+"""Matches reasons of a break that a branch on the values of a tensor has."""
 LOGGER = re.compile(r"logging\.Logger")
 OPTIMIZER = re.compile(r"torch\.optim\.[A-Z]\w*")
 LOG_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
 EACH_VARIANT = "Each variant is compiled then: this is worth it only where their number is small and does not grow."
+SPECIALIZED = (
+    "Each version is still for one size: something in the function needs it as a number, such as a loop over it."
+)
 LIMIT = 64
 """A recompile limit above the default of eight; a program with more variants should not raise it further."""
 
@@ -43,7 +58,8 @@ class Edit:
     """A change of the script; ``what``: in words. ``lowers``: the figure that it should lower.
 
     ``computes_otherwise``: it may change results, so it helps only if something shows that it does not. ``reorders``:
-    it moves printed output. ``but``: why it is no remedy by itself, whatever it lowers.
+    it moves printed output. ``but``: why it is no remedy by itself, whatever it lowers. ``else_``: what it shows if it
+    lowers nothing.
     """
 
     what: str
@@ -52,6 +68,7 @@ class Edit:
     computes_otherwise: bool = False
     reorders: bool = False
     but: str = ""
+    else_: str = ""
 
 
 class Way(NamedTuple):
@@ -63,6 +80,7 @@ class Way(NamedTuple):
     computes_otherwise: bool = False
     reorders: bool = False
     but: str = ""
+    else_: str = ""
 
 
 def edits(text: str, cause: Cause, name: str) -> Iterator[Edit]:
@@ -77,7 +95,8 @@ def edits(text: str, cause: Cause, name: str) -> Iterator[Edit]:
     elif cause.finding.kind == "graph_breaks":
         ways = _of_breaks(text, tree, cause, name)
     elif cause.finding.kind == "compile_time":
-        ways = [Way("Compiling equal blocks one by one", each_block(text, tree, cause.blocks), "s of compiling")]
+        what = "Compiling equal blocks one by one" if cause.blocks else "Compiling what is called repeatedly alone"
+        ways = [Way(what, each_block(text, tree, cause.blocks, cause.called), "s of compiling")]
     elif cause.finding.kind == "memory":
         ways = _of_memory(text)
     for way in ways:
@@ -93,7 +112,7 @@ def _of_recompiles(text: str, tree: ast.Module, cause: Cause) -> Iterator[Way]:
         )
     elif any(SIZES.search(guard) for guard in guards):
         yield Way("`mark_dynamic`", mark_dynamic(text, tree, cause.said, cause.function_line), "recompiles")
-        yield Way("`dynamic=True`", dynamic(text, tree), "recompiles")
+        yield Way("`dynamic=True`", dynamic(text, tree), "recompiles", else_=SPECIALIZED)
     yield from _settings(text, cause.said, "recompiles")
     if cause.is_refused:
         setting = f"torch._dynamo.config.recompile_limit = {LIMIT}"
@@ -115,8 +134,14 @@ def _of_breaks(text: str, tree: ast.Module, cause: Cause, name: str) -> Iterator
     if LOGGER.search(cause.said) and len(cause.finding.stack) < 2 and (method := _logger(tree, line)):
         setting = f"torch._dynamo.config.reorderable_logging_functions.add({method})"
         yield Way("Log lines that wait for the end of the graph", paste(text, setting).text, lowers, reorders=True)
-    yield Way("`torch.where` in the place of the branch", where(text, tree, line), lowers, computes_otherwise=True)
+    if OF_VALUES.search(cause.said):
+        yield Way("`torch.where` in the place of the branch", where(text, tree, line), lowers, computes_otherwise=True)
+    if COPY.search(cause.said):
+        yield Way("`clone` in the place of `copy.deepcopy`", cloned(text, tree, line), lowers, computes_otherwise=True)
     yield from _settings(text, cause.said, lowers)
+    if cause.is_whole and len(cause.finding.stack) > 1 and (called := function_at(tree, line)) is not None:
+        what = f"`torch.compiler.disable` on `{called.name}`"
+        yield Way(what, disabled(text, tree, called), "functions left to eager")
 
 
 def _of_memory(text: str) -> Iterator[Way]:
@@ -128,8 +153,9 @@ def _of_memory(text: str) -> Iterator[Way]:
 
 def _settings(text: str, said: str, lowers: Lowers) -> Iterator[Way]:
     """The settings that Dynamo's message advises."""
-    for setting in dict.fromkeys(NAMED.findall(said)):
-        if not setting.endswith(HARMFUL):
+    for name in dict.fromkeys(NAMED.findall(said)):
+        setting = f"torch._dynamo.config.{name}"
+        if name not in HARMFUL:
             yield Way(f"`{setting} = True`", paste(text, f"{setting} = True").text, lowers)
 
 
@@ -330,6 +356,19 @@ def one_string(text: str, tree: ast.Module, line: int) -> str | None:
                 plain = [ast.Constant(str(one.value)) if isinstance(one, ast.Constant) else one for one in values]
                 with suppress(ValueError):  # a string that our own Python cannot nest in another
                     return with_text(text, node, f"print({ast.unparse(ast.JoinedStr(plain))})")
+    return None
+
+
+def cloned(text: str, tree: ast.Module, line: int) -> str | None:
+    """``x.clone()`` in place of the only ``copy.deepcopy(x)`` at a line; None without one."""
+    names = imported(tree)
+    calls = [
+        one for one in ast.walk(tree) if isinstance(one, ast.Call) and one.lineno <= line <= (one.end_lineno or line)
+    ]
+    copies = [one for one in calls if full_name(one.func, names) == "copy.deepcopy"]
+    match copies:
+        case [ast.Call(_, [ast.Name() | ast.Attribute() | ast.Subscript() | ast.Call() as copied], [])]:
+            return with_text(text, copies[0], f"{_source(text, copied)}.clone()")
     return None
 
 

@@ -1,4 +1,6 @@
-"""Compiles the equal blocks of a module one by one instead of the whole: they share one compilation."""
+"""Compiles the equal blocks of a module one by one instead of the whole, or the one that it calls repeatedly: they share
+one compilation.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ KEYWORDS = {"fullgraph", "dynamic", "backend", "mode", "options", "disable"}
 """Keywords of ``torch.compile``: a method ``compile`` with others is not a module's."""
 
 
-def each_block(text: str, tree: ast.Module, paths: Sequence[str]) -> str | None:
+def each_block(text: str, tree: ast.Module, paths: Sequence[str], called: Sequence[str] = ()) -> str | None:
     """``block.compile()`` for each block in place of the script's only compilation of a module.
 
-    ``paths``: of the lists of blocks from the compiled module. None unless there is exactly one such statement.
+    ``paths``: of the lists of blocks from the compiled module. ``called``: of modules that are called repeatedly. None unless there is exactly one such statement.
     """
     names = imported(tree)
     compiling = [
         one for one in ast.walk(tree) if isinstance(one, ast.expr) and full_name(one, names) == "torch.compile"
     ]
     found = list(_compilations(tree))
-    if len(found) != 1 or not paths or len(compiling) > isinstance(found[0][0], ast.Assign):
+    if len(found) != 1 or not (paths or called) or len(compiling) > isinstance(found[0][0], ast.Assign):
         return None
     statement, module, call, binds = found[0]
     if binds and _is_called_itself(tree, call.args[0]):
@@ -37,6 +39,7 @@ def each_block(text: str, tree: ast.Module, paths: Sequence[str]) -> str | None:
     loops = [
         line for path in paths for line in (f"for {name} in {module}{_steps(path)}:", f"    {name}.compile({given})")
     ]
+    loops += [f"{module}{_steps(path)}.compile({given})" for path in called]
     first = [f"{module} = {text[slice(*span(text, call.args[0]))]}"] if binds else []
     return text[:begin] + f"\n{before}".join([*first, *loops]) + text[end:]
 

@@ -13,7 +13,7 @@ from minimizer.engine.advice import reordered
 from minimizer.engine.advice.edits import Edit, edits
 from minimizer.engine.advice.memory import kept
 from minimizer.engine.advice.printed import difference, is_in_another_order, varying
-from minimizer.engine.advice.rules import Cause, breaks_per_call, causes, compiling, recompiles, refused
+from minimizer.engine.advice.rules import Cause, breaks_per_call, causes, compiling, left_to_eager, recompiles, refused
 from minimizer.engine.advice.settings import PutBack
 from minimizer.engine.budget.patience import REMEDIES, REMEDIES_SHARE
 from minimizer.engine.child.protocol import Finished, Health
@@ -33,6 +33,7 @@ GIVEN_UP = "With it a function runs in eager as a whole."
 REORDERED = "What it prints is the same, in another order."
 MEASURES: dict[str, Callable[[Health], float]] = {
     "graph breaks per call": breaks_per_call,
+    "functions left to eager": left_to_eager,
     "recompiles": recompiles,
     "functions past the limit": refused,
     "s of compiling": compiling,
@@ -156,6 +157,8 @@ class Trial:
             rest, rest_after = _rest(base), _rest(finished.health)
             keeps = rest_after <= SLOWER * rest + SLOWER_SECONDS
             note = f"Without compiling, the script takes {rest:.1f} s before and {rest_after:.1f} s with it. {note}".strip()
+        if after >= measure(base):
+            note = f"{edit.else_} {note}".strip()
         return remedy.model_copy(update={"after": after, "note": note, "helped": keeps and after < most})
 
     def _cold_run(self) -> Finished | None:

@@ -9,30 +9,24 @@ optimizers and profilers make.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from minimizer.engine.advice import compile_time, memory, settings
+from minimizer.engine.advice.changes import advice, reasons
+from minimizer.engine.advice.guards import Changing, changed
 from minimizer.engine.child.compilations import Break, Recompile, StackLine
 from minimizer.engine.child.protocol import Health, Timed
 from minimizer.report.culprit import Source
 from minimizer.report.finding import Cost, Finding, by_cost
 from minimizer.vocabulary import counted
 
-REPEATED = 3
-"""Number of values failing one guard of a function that make a finding.
-
-Automatic dynamic shapes take one, and a size of 1 another. A switch has two values, however often it is toggled.
-"""
 LEAST_TURNS, SLOWER, SLOWER_SECONDS = 5, 1.2, 2e-4
 """Least pairs of calls to call a graph slower than eager, the factor, and the seconds.
 
 The overhead of calling a tiny graph is tenths of a millisecond, whatever its content.
 """
-MOST_VALUES = 4
-"""Most named values of a guard."""
 MOST_FINDINGS = 50
 ASKED_FOR = re.compile(
     r"Call to `torch\._dynamo\.(?:graph_break|skip_frame)\(\)`|Skip (?:calling|inlining) `torch\.compiler\.disable\("
@@ -46,23 +40,32 @@ REASONS = (
     (r"generic_jump|data-dependent branching", "a branch depends on the value of a tensor"),
     (r"data-dependent assertion", "an assertion depends on the value of a tensor"),
     (r"Tensor\.item\(\)|capture_scalar_outputs", "`.item()` takes a number out of a tensor"),
+    (r"_local_scalar_dense", "a number is taken out of a tensor"),
     (r"tolist|to_list", "`.tolist()` takes numbers out of a tensor"),
     (r"builtin (?:operator )?`?print`?", "`print` is called"),
-    (r"logging\.Logger|logging function", "a logger is called"),
-    (r"warnings\.warn", "a warning is given"),
-    (r"\bnumpy\b|\bnp\.", "NumPy is called"),
+    (r"logging\.Logger", "a logger is called"),
+    (r"`_?warnings\.warn\.?`", "a warning is given"),
     (r"capture_dynamic_output_shape_ops|dynamic shape operator", "the shape of a result depends on the values of a tensor"),
+    (r"trace_autograd_ops", "gradients are taken within the compiled code"),
+    (r"Unsupported context manager\n.*?know how to enter an? `([^`\n]+)` context", r"`with` enters a `\1`, which Dynamo cannot"),
+    (r"know how to trace (?:the )?(?:Python )?builtin (?:operator )?`([\w.]+?)\.?`", r"`\1` is called, which Dynamo cannot trace"),
+    (r"marked that the function `([^`\n]+)` in file", r"`\1` is called, which Dynamo does not trace"),
+    (r"Observed exception\n[\s\S]*raised exception (.+)", r"tracing it raises `\1`"),
+    (r"op returned non-Tensor\n[\s\S]*target: <(?:built-in )?(?:function|method) (\w+)", r"`\1` is called, whose result is no tensor"),
+    (r"\bnumpy\b|\bnp\.", "NumPy is called"),
 )  # fmt: skip
-"""Patterns in Dynamo's reason of a break, and our words."""
-GUARD = re.compile(r"\d+/\d+: (?P<what>.*?)(?:\s+#.*)?$", re.DOTALL)
+"""Patterns in Dynamo's reason of a break, and our words, with what the pattern captures."""
+HINTS = re.compile(r"^\s*Hint: .*$", re.MULTILINE)
+"""Matches the hints of Dynamo's message: they name functions and settings that the break may have nothing to do with."""
+OUTSIDE = re.compile(r"is called, (?:which Dynamo|whose result)|`with` enters")
+"""Matches our words for reasons that end where the call is moved out of what is compiled."""
 EXPLANATION = re.compile(r"^\s*Explanation: (.+)$", re.MULTILINE)
 """Matches the line of Dynamo's message that explains a reason."""
+MOVED = " Not tried: moving it out of the compiled function, before or after its call."
 UNKNOWN = "Dynamo says"
 """The beginning of a reason for which we have no words."""
 MOST_SAID = 300
 """Most characters of Dynamo's message in a sentence."""
-MISMATCH = re.compile(r"(?P<what>.*mismatch.*?)[.,]? expected (?P<expected>\S+?), actual (?P<actual>\S+)")
-TENSOR = re.compile(r"tensor '(?P<name>.+)' (?P<what>[\w ]+) mismatch(?: at index (?P<index>\d+))?")
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,16 @@ class Cause:
     """The line of the ``def`` of the recompiled function, in the script; 0 if it is elsewhere."""
     blocks: tuple[str, ...] = ()
     """Paths of the lists of equal blocks, from the compiled module."""
+    called: tuple[str, ...] = ()
+    """Paths of modules that are called repeatedly, from the compiled module."""
     why: str = ""
     """The reason of a graph break or of recompiles, as a clause."""
-    guard: str = ""
-    """The repeatedly failing guard, without the values that it expects."""
+    changing: Changing | None = None
+    """The subject of the guards that fail most often."""
     graph: int | None = None
     """The index of the graph that a figure belongs to; None for other findings."""
+    is_whole: bool = False
+    """Whether a graph break leaves the compiled function to eager as a whole."""
 
 
 def causes(
@@ -112,6 +119,11 @@ def breaks_per_call(health: Health) -> float:
     return sum(_per_call(one, health.calls) for one in health.broken if _is_advisable(one))
 
 
+def left_to_eager(health: Health) -> int:
+    """Functions that a graph break leaves to eager as a whole."""
+    return sum(one.is_whole and not one.passes for one in health.broken)
+
+
 def recompiles(health: Health) -> int:
     """Recompiles, and those that the limit refused."""
     return len(health.recompiled)
@@ -135,16 +147,17 @@ def _breaks(health: Health) -> Iterator[Cause]:
         if _is_advisable(one):
             place = one.stack[-1]
             split = f"`{one.function}`" if one.function else "the compiled function"
-            does = "keeps {} in eager as a whole" if one.is_whole and not one.passes else "splits {}"
+            is_whole = one.is_whole and not one.passes
+            does = "keeps {} in eager as a whole" if is_whole else "splits {}"
             per_call = _per_call(one, health.calls)
             finding = Finding(
                 kind="graph_breaks",
-                what=f"A graph break {does.format(split)}, since {_why(one.reason)}.",
+                what=f"A graph break {does.format(split)}, since {_why(one.reason)}.{MOVED if OUTSIDE.search(_why(one.reason)) else ''}",
                 source=_source(place),
                 stack=_stack(one.stack),
                 cost=Cost(what="at this line", value=per_call, unit="graph breaks per call"),
             )
-            yield Cause(finding, one.reason, place, why=_why(one.reason))
+            yield Cause(finding, one.reason, place, is_whole=is_whole, why=_why(one.reason))
 
 
 def _is_advisable(one: Break) -> bool:
@@ -162,7 +175,9 @@ def _per_call(one: Break, calls: int) -> float:
 
 
 def _why(reason: str) -> str:
-    known = next((words for pattern, words in REASONS if re.search(pattern, reason, re.IGNORECASE)), "")
+    told = HINTS.sub("", reason)
+    matches = ((re.search(pattern, told, re.IGNORECASE), words) for pattern, words in REASONS)
+    known = next((found.expand(words) for found, words in matches if found is not None), "")
     explanation = EXPLANATION.search(reason)
     said = explanation[1] if explanation else (reason.splitlines() or ["nothing"])[0]
     return known or f"{UNKNOWN}: {said.strip().rstrip('.')[:MOST_SAID]}"
@@ -172,70 +187,42 @@ def _why(reason: str) -> str:
 
 
 def _recompiles(found: Sequence[Recompile], name: str) -> Iterator[Cause]:
-    """A cause for each function and guard; continuations after graph breaks count with their function."""
+    """A cause for each function and what changes most; continuations after graph breaks count with their function."""
     causes: dict[tuple[str, int, str], list[Recompile]] = {}
     for _, group in groupby(sorted(found, key=lambda one: one.frame), key=lambda one: one.frame):
         of_frame = list(group)
-        known = Counter(guard_of(one.guard) for one in of_frame if not one.refused)
-        (guard, _), *_ = known.most_common(1) or [(guard_of(of_frame[0].guard), 0)]
-        values = {_whole(one.guard) for one in of_frame if guard_of(one.guard) == guard}
-        if len(values) >= REPEATED or any(one.refused for one in of_frame):
-            chosen = [one for one in of_frame if guard_of(one.guard) == guard or one.refused]
-            causes.setdefault((chosen[0].file, chosen[0].line, guard), []).extend(chosen)
-    for (_, _, guard), chosen in causes.items():
-        yield _recompiled(chosen, guard, name, is_refused=any(one.refused for one in chosen))
+        refused = [one for one in of_frame if one.refused]
+        if changing := changed([one for one in of_frame if not one.refused] or refused, is_refused=bool(refused)):
+            chosen = [one for one in of_frame if one.refused or any(one in each.found for each in changing)]
+            causes.setdefault((chosen[0].file, chosen[0].line, changing[0].subject), []).extend(chosen)
+    for chosen in causes.values():
+        yield _recompiled(chosen, name)
 
 
-def _recompiled(found: Sequence[Recompile], guard: str, name: str, *, is_refused: bool) -> Cause:
-    made = next((one for one in found if one.made_by), None)
-    stack = made.made_by if made is not None else found[0].stack
+def _recompiled(found: Sequence[Recompile], name: str) -> Cause:
     again = [one for one in found if not one.refused]
+    is_refused = len(again) < len(found)
+    changing = changed(again or found, is_refused=True)
+    made = next((one for each in changing for one in each.found if one.made_by), None)
+    stack = made.made_by if made is not None else found[0].stack
     limit = (
         " The recompile limit was reached: calls that no compiled version fits have run in eager since."
         if is_refused
         else ""
     )
+    function = f"`{found[0].function}`" if found[0].function else "The compiled module"
     finding = Finding(
         kind="recompiles",
-        what=f"{f'`{found[0].function}`' if found[0].function else 'The compiled module'} was compiled again {counted(len(again), 'time')}, since {_changes(guard, found)}.{limit}",
+        what=f"{function} was compiled again {counted(len(again), 'time')}, since {reasons(changing, values=True)}.{limit}{advice(changing)}",
         source=_source(stack[-1]) if stack else None,
         stack=_stack(found[0].stack),
         cost=Cost(what="compiling again", value=round(sum(one.seconds for one in again), 2), unit="s"),
     )
     said, place = "\n".join(one.guard for one in found), stack[-1] if stack else None
     line = found[0].line if found[0].file == name else 0
-    return Cause(finding, said, place, is_refused, line, why=_changes(guard, found), guard=guard)
-
-
-def _whole(said: str) -> str:
-    """The guard in Dynamo's message with the value that it expects, without the number of its compiled code."""
-    first = (said.splitlines() or [""])[0]
-    found = GUARD.match(first)
-    return found["what"] if found else first
-
-
-def guard_of(said: str) -> str:
-    """The guard in Dynamo's message for a recompile, without the expected value: equal if the same thing changes again."""
-    what = _whole(said)
-    if mismatch := MISMATCH.match(what):
-        return mismatch["what"]
-    return what.partition(" == ")[0].strip() if " == " in what else re.sub(r"\d+", "#", what).strip()
-
-
-def _changes(guard: str, found: Sequence[Recompile]) -> str:
-    """What changes, with its first values, as a clause."""
-    values = list(dict.fromkeys(filter(None, map(_value, found))))
-    shown = ", ".join(values[:MOST_VALUES]) + (" and so on" if len(values) > MOST_VALUES else "")
-    where = f" ({shown})" if shown else ""
-    if tensor := TENSOR.search(guard):
-        dimension = f" in dimension {tensor['index']}" if tensor["index"] else ""
-        return f"the {tensor['what']} of `{tensor['name']}` changes{dimension}{where}"
-    return f"`{guard}` changes{where}" if guard else "its guards failed"
-
-
-def _value(one: Recompile) -> str:
-    mismatch = MISMATCH.search(_whole(one.guard))
-    return mismatch["expected"] if mismatch else _whole(one.guard).partition(" == ")[2].strip()[:60]
+    return Cause(
+        finding, said, place, is_refused, function_line=line, why=reasons(changing, values=False), changing=changing[0]
+    )
 
 
 # compile time ---------------------------------------------------------------------------------------------------------
@@ -249,7 +236,9 @@ def _long_compilations(health: Health, crowding: float) -> Iterator[Cause]:
             source=_source(one.place),
             cost=Cost(what="compiling", value=round(one.seconds, 1), unit="s"),
         )
-        yield Cause(finding, place=one.place, blocks=tuple(each.path for each in blocks), graph=one.graph)
+        paths = tuple(each.path for each in blocks if not each.is_one)
+        called = tuple(each.path for each in blocks if each.is_one)
+        yield Cause(finding, place=one.place, blocks=paths, called=called, graph=one.graph)
 
 
 # times ----------------------------------------------------------------------------------------------------------------
@@ -290,4 +279,4 @@ def _source(place: StackLine) -> Source:
 
 
 def _stack(stack: Sequence[StackLine]) -> list[str]:
-    return [f"{one.file} line {one.line}, in {one.function}: {one.code}" for one in stack]
+    return [f"{one.file} line {one.line}{f', in {one.function}' if one.function else ''}: {one.code}" for one in stack]

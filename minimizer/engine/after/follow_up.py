@@ -281,6 +281,8 @@ class FollowUp:
         keep = partial(fold.advised, self.report)
         with self._without_harm():
             keep(known_of(self.surveys, self.script, self.journal))
+        if self._is_uncompiled and not any(one.cost for one in self.report.findings):
+            return  # one more run would show as little
         if not self.has_time(Step.HEALTH, is_worth_more=any(one.cost for one in self.report.findings)):
             self._leave_untimed("there was no time for one more run of the script")
             self._leave_untold("there was no time for further runs of the script")
@@ -306,7 +308,12 @@ class FollowUp:
         """Whether losses are compared: the script runs in one process, has no failure, and values are compared."""
         options = self.options
         is_asked = options.nproc == 1 and options.compares_values and not options.expected_finding
-        return self.journal.fault.failure is None and is_asked
+        return self.journal.fault.failure is None and is_asked and not self._is_uncompiled
+
+    @property
+    def _is_uncompiled(self) -> bool:
+        """Whether no frame was compiled: a graph break that leaves all to eager may be why, and nothing can drift."""
+        return self.report.reason is Reason.NOTHING_COMPILED
 
     def _leave_untold(self, why: str) -> None:
         """Record why no losses were compared, if the script was seen to train."""

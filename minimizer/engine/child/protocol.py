@@ -57,13 +57,14 @@ class Kept(Loose):
 class EqualBlocks(Loose):
     """Modules of one list (``path``, from the compiled module) with equal computation.
 
-    ``count`` ``of`` all modules of the list, with their ``nodes`` of the graph.
+    ``count`` ``of`` all modules of the list, with their ``nodes`` of the graph. ``is_one``: calls of one module instead.
     """
 
     path: Name
     count: Count
     of: Count
     nodes: Count
+    is_one: bool = False
 
 
 class Compilation(Loose):

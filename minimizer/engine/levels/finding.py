@@ -5,7 +5,6 @@ repeatedly.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,8 @@ from pathlib import Path
 
 from minimizer.engine import fold
 from minimizer.engine.advice.asked import causes_of, first_line, trait
-from minimizer.engine.advice.rules import REPEATED, Cause
+from minimizer.engine.advice.guards import REPEATED
+from minimizer.engine.advice.rules import Cause
 from minimizer.engine.between import passes
 from minimizer.engine.between.public import named_entries, with_backend
 from minimizer.engine.budget.patience import WRITE_SECONDS
@@ -42,8 +42,6 @@ PARTS = 2
 """Graphs of a function that a break splits; a recompiled function has more."""
 ENOUGH = REPEATED + 1
 """Compilations of one function that prove its guard fails for `REPEATED` values."""
-VALUES = re.compile(r" \([^()]*\)$")
-"""Matches the values at the end of a reason, which may differ in another run of the script."""
 
 
 class FindingOracle(Rerun):
@@ -128,7 +126,7 @@ class FindingLevel(TextLevel):
         )
         fold.on_device(self._journal.report, "cpu")
         fault = self._journal.announce(replace(known, failure=failure))
-        culprit = Culprit(what=VALUES.sub("", self._oracle.cause.why), source=finding.source)
+        culprit = Culprit(what=self._oracle.cause.why, source=finding.source)
         return self._journal.blame(replace(fault, culprits=(culprit,)))
 
     def draft(self, fault: Fault) -> Draft | None:

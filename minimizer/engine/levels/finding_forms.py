@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from minimizer.engine.advice.guards import REPEATED
 from minimizer.engine.advice.memory import TIMES_MORE
-from minimizer.engine.advice.rules import REPEATED
 from minimizer.engine.between.public import with_fullgraph
 from minimizer.engine.between.showing import guarded
 from minimizer.engine.user_script.syntax import DECLARATIONS, imported

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -29,6 +30,11 @@ WRAPPER = "external_utils.py"
 """The file of the function in which Dynamo calls a torch module, such as Sequential."""
 MADE = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 """Matches a frame of the stack at which a guard was created, in the text of a recompile."""
+SYMBOLIC = re.compile(r"  # (?P<file>[^#]+?):(?P<line>\d+) in (?P<name>[^ ()]+)(?: \([^()]* in \w+\))?$")
+"""Matches the frame at which a guard on a symbolic number was created, at the end of the text of a recompile.
+
+Its file lacks the folders that it has in common with torch, and one character more if that is the root.
+"""
 
 
 def breaks(graphs: Sequence[CapturedGraph]) -> list[Break]:
@@ -44,7 +50,8 @@ def breaks(graphs: Sequence[CapturedGraph]) -> list[Break]:
         if one.fail_type in GIVEN_UP and one.fail_user_frame_lineno and not _is_refused(one):
             own = (one.co_filename or "", _def_line(one), one.co_name or "")
             place = (one.fail_user_frame_filename or "", one.fail_user_frame_lineno, one.co_name or "")
-            lines = _lines([place] if _is_around(place, own) else [own, (*place[:2], "")])
+            begun = (own[0], one.co_firstlineno or 0, own[2]) if _name(own[2]) != own[2] else own
+            lines = _lines([place] if _is_around(place, own) else [begun, (*place[:2], "")])
             _add(found, Break(_text(one.fail_reason), lines, _outermost(lines, one.co_name or ""), is_whole=True))
     return list(found.values())[:MOST_BREAKS]
 
@@ -67,7 +74,7 @@ def recompiles() -> list[Recompile]:
                     line=_def_line(code),
                     frame=_frame(one),
                     guard=_text(guard),
-                    made_by=_lines((m[1], int(m[2]), m[3]) for m in MADE.finditer(guard or "")),
+                    made_by=_lines(_made_by(guard or "", code.co_filename or "")),
                     stack=_lines([*stack[:-1], (code.co_filename or "", _def_line(code), code.co_name or "")]),
                     seconds=one.entire_frame_compile_time_s or 0.0,
                     refused=is_refused,
@@ -130,6 +137,16 @@ def _entry(text: str) -> tuple[str, int, str]:
     """A frame in the text of Dynamo's metrics."""
     found = STACK.fullmatch(text)
     return (found[3], int(found[1]), found[2]) if found else ("", 0, "")
+
+
+def _made_by(guard: str, own: str) -> list[tuple[str, int, str]]:
+    """The frames at which a guard was created; ``own``: the file of the recompiled function."""
+    made = [(one[1], int(one[2]), one[3]) for one in MADE.finditer(guard)]
+    if not made and (found := SYMBOLIC.search((guard.splitlines() or [""])[0])):
+        end, name = found["file"], os.path.basename(found["file"])
+        files = (file for file in (own, *linecache.cache) if file.endswith(end) and os.path.basename(file) == name)
+        made = [(next(files, ""), int(found["line"]), found["name"])]
+    return made
 
 
 def _lines(frames: Iterable[tuple[str, int, str]]) -> list[StackLine]:

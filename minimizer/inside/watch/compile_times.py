@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import torch._dynamo.utils as books
@@ -64,32 +64,40 @@ def seconds_of(metrics: Sequence[Any], name: str) -> float:
 
 
 def equal_blocks(graph: fx.Graph) -> list[EqualBlocks]:
-    """Lists of modules, such as ``layers``, with members of equal computation and different weights; outer lists hide
-    inner ones.
+    """Lists of modules, such as ``layers``, with members of equal computation and different weights, and modules that
+    are called repeatedly; outer ones hide inner ones.
     """
-    forms: dict[str, dict[str, list[Hashable]]] = {}
+    forms: dict[tuple[str, bool], dict[str, list[Hashable]]] = {}
     for node in graph.nodes:
         if node.op.startswith("call_"):
-            for path, place in _places(node):
-                forms.setdefault(path, {}).setdefault(place, []).append(_form(node))
+            for path, place, is_one in (*_places(node), *_calls(node)):
+                forms.setdefault((path, is_one), {}).setdefault(place, []).append(_form(node))
     found: list[EqualBlocks] = []
-    for path, blocks in sorted(forms.items(), key=lambda one: one[0].count(".")):
+    for (path, is_one), blocks in sorted(forms.items(), key=lambda one: one[0][0].count(".")):
         ((form, count),) = Counter(map(tuple, blocks.values())).most_common(1)
         is_within = any(f"{path}.".startswith(f"{one.path}." if one.path else "") for one in found)
         if count >= LEAST_BLOCKS and not is_within:
-            found.append(EqualBlocks(path, count, len(blocks), count * len(form)))
+            found.append(EqualBlocks(path, count, len(blocks), count * len(form), is_one))
     return found[:MOST_LISTS]
 
 
-def _places(node: fx.Node) -> dict[tuple[str, str], None]:
+def _places(node: fx.Node) -> dict[tuple[str, str, bool], None]:
     """The lists of modules around a node, each with the node's index in it."""
-    found: dict[tuple[str, str], None] = {}
+    found: dict[tuple[str, str, bool], None] = {}
     for source, *_ in (node.meta.get("nn_module_stack") or {}).values():
         steps = [step for step in module_path(source).split(".") if step != BOUND]
         for at, step in enumerate(steps):
             if step.isdigit() and not source.startswith("G["):  # not a global's module
-                found[".".join(steps[:at]), step] = None
+                found[".".join(steps[:at]), step, False] = None
     return found
+
+
+def _calls(node: fx.Node) -> Iterator[tuple[str, str, bool]]:
+    """The modules around a node that belong to the compiled one, each with the number of its call."""
+    for key, (source, *_) in (node.meta.get("nn_module_stack") or {}).items():
+        path = ".".join(step for step in module_path(source).split(".") if step != BOUND)
+        if path and not source.startswith("G["):
+            yield path, key.partition("@")[2], True
 
 
 def _form(node: fx.Node) -> Hashable:

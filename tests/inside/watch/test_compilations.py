@@ -111,3 +111,47 @@ def test_each_recompile_has_its_guard_and_the_line_that_made_it(child: Executor,
     (sized,) = [one for one in found if one.function == "grown"]
     assert "size mismatch at index 0. expected 2, actual 3" in sized.guard
     assert sized.stack[-1].code == "def grown(x):" and not sized.made_by and sized.seconds > 0
+
+
+UNROLLED = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def windowed(x, start, end):
+        x = x.sin()
+        for place in range(start, end):
+            x = x + place
+        return x
+
+    for start in range(2, 7):
+        windowed(torch.ones(2), start, start + 3)
+"""
+
+
+def test_a_guard_on_a_symbolic_number_has_the_line_that_made_it(child: Executor, tmp_path: Path) -> None:
+    found = health(child, script(tmp_path, UNROLLED)).recompiled
+
+    assert [one.guard.partition("  #")[0] for one in found][2:] == ["0/2: start == 4", "0/3: start == 5"]
+    assert {(one.made_by[-1].line, one.made_by[-1].function) for one in found} == {(7, "windowed")}
+
+
+FORKED = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def drawn(x):
+        x = x.sin()
+        with torch.random.fork_rng():
+            noise = torch.rand(3)
+        return x + noise
+
+    for _ in range(3):
+        drawn(torch.ones(3))
+"""
+
+
+def test_a_break_of_the_rest_of_a_function_is_at_the_line_at_which_the_rest_begins(
+    child: Executor, tmp_path: Path
+) -> None:
+    (found,) = health(child, script(tmp_path, FORKED)).broken
+    assert (found.stack[-1].line, found.function, found.is_whole) == (7, "drawn", False)

@@ -78,6 +78,39 @@ def test_equal_blocks_are_those_of_the_outer_list_that_compute_the_same(child: E
     assert [(each.path, each.count, each.of, each.nodes) for each in one.blocks] == [("layers", 3, 4, 12)]
 
 
+CALLED = """
+    import torch
+
+    class Cell(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gates = torch.nn.Linear(8, 4)
+
+        def forward(self, state, x):
+            return self.gates(torch.cat([state, x], -1)).tanh()
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.head = Cell(), torch.nn.Linear(4, 1)
+
+        def forward(self, x):
+            state = x[:, 0]
+            for place in range(5):
+                state = self.cell(state, x[:, place])
+            return self.head(state)
+
+    torch.compile(Net(), backend="eager")(torch.ones(2, 5, 4))
+"""
+
+
+def test_a_module_that_is_called_repeatedly_is_counted_by_its_calls(child: Executor, tmp_path: Path) -> None:
+    (one,) = compilations(child, script(tmp_path, CALLED))
+    assert [(each.path, each.count, each.of, each.nodes, each.is_one) for each in one.blocks] == [
+        ("cell", 5, 5, 15, True)
+    ]
+
+
 @pytest.mark.parametrize("compiled", ['net.compile(backend="eager")', 'net = torch.compile(net, backend="eager")'])
 def test_a_module_that_is_a_list_has_no_path(child: Executor, tmp_path: Path, compiled: str) -> None:
     text = f"""

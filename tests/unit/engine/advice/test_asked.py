@@ -47,6 +47,18 @@ def trait_of(found: Break | list[Recompile]) -> str:
         (of_values("len(L['states'])", "1", "2", "3"), of_values("len(L['x'])", "0", "1", "2")),
         (of_values("self._modules['accuracy'].updates", "1", "2", "3"), of_values("L['self'].n", "4", "5", "6")),
         (
+            of_guards("list(dict.keys(a))[0] == 'x'", "len(a) != 1", "len(a) != 2"),
+            of_guards("len(controls) != 3", "list(dict.keys(controls))[1] == 'pose'", "len(controls) != 2"),
+        ),
+        (
+            of_guards("not self.history", "len(self.history) == 1", "len(self.history) == 2"),
+            of_values("len(self.past)", "4", "5", "6"),
+        ),
+        (
+            of_guards(*(f"___check_obj_id(task, {number}), type=<class 'a.Task'>" for number in (71, 72, 73))),
+            of_guards(*(f"___check_obj_id(mode, {number}), type=<class 'b.M'>" for number in (1, 2, 3))),
+        ),
+        (
             of_values("(0.9*fn.momentum)", "0.4", "0.3", "0.2"),
             of_values("(2*net._modules['1'].m)", "1.5", "2.5", "3.5"),
         ),
@@ -65,6 +77,10 @@ def test_names_and_numbers_do_not_matter(one: Break | list[Recompile], other: Br
         (of_values("L['self'].count", "1", "2", "3"), of_values("L['count']", "1", "2", "3")),
         (of_values("L['self'].scale", "1.5", "2.5", "3.5"), of_values("L['self'].scale", "1", "2", "3")),
         (of_values("len(L['states'])", "1", "2", "3"), of_values("L['states'][0]", "1", "2", "3")),
+        (
+            of_guards("list(dict.keys(a))[0] == 'x'", "len(a) != 1", "len(a) != 2"),
+            of_values("len(a)", "1", "2", "3"),
+        ),
     ],
 )
 def test_another_reason_or_guard_is_another_finding(

@@ -135,6 +135,15 @@ def test_each_list_has_its_loop_and_a_module_may_be_the_list() -> None:
     """)
 
 
+def test_a_module_that_is_called_repeatedly_is_compiled_alone() -> None:
+    (cause,) = found({"blocks": [EqualBlocks(path="core.cell", count=60, of=61, nodes=200, is_one=True)]})
+    assert "compiles the same code again for each of 60 of the 61 calls of `core.cell`." in cause.finding.what
+    text = "import torch\nmodel = torch.compile(model, dynamic=False)\n"
+    (edit,) = edits(text, cause, "a.py")
+    assert edit.what == "Compiling what is called repeatedly alone"
+    assert edit.text == "import torch\nmodel.core.cell.compile(dynamic=False)\n"
+
+
 def test_the_remedy_is_that_of_its_own_kind_only() -> None:
     text = "import torch\nm.compile()\n"
     cause = Cause(Finding(kind="compile_time", what=""), blocks=("layers",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import dedent
 
 import pytest
@@ -17,12 +18,20 @@ SIZE = "0/0: tensor 'x' size mismatch at index 0. expected 3, actual 4"
 
 
 def changes(
-    kind: FindingKind, said: str, text: str, line: int = 0, *, refused: bool = False, function_line: int = 0
+    kind: FindingKind,
+    said: str,
+    text: str,
+    line: int = 0,
+    *,
+    refused: bool = False,
+    function_line: int = 0,
+    whole: Sequence[str] = (),
 ) -> dict[str, str]:
     """The lines that each edit adds, by its words."""
     text = dedent(text).lstrip("\n")
     place = StackLine(file="a.py", line=line) if line else None
-    cause = Cause(Finding(kind=kind, what=""), said, place, refused, function_line)
+    finding = Finding(kind=kind, what="", stack=list(whole))
+    cause = Cause(finding, said, place, refused, function_line, is_whole=bool(whole))
     return {
         edit.what: "\n".join(
             one[1:].strip() for one in diff(text, edit.text, "a.py").splitlines()[2:] if one.startswith("+")
@@ -206,3 +215,79 @@ def test_a_larger_limit_comes_last_and_only_where_it_was_reached() -> None:
 
 def test_no_edit_of_a_text_that_is_newer_than_our_python() -> None:
     assert not changes("recompiles", SIZE, "import torch\ng = torch.compile(f) ??\n")
+
+
+ALIGNED = """
+    import torch
+
+    class Rows:
+        {decorator}
+        def aligned(self, x):
+            {body}
+
+    @torch.compile
+    def forward(rows, x):
+        return rows.aligned(x) + 1
+"""
+STACK = ["a.py line 9, in forward: def forward(rows, x):", "a.py line 6: return x"]
+RAISED = "Observed exception\n  Developer debug context: raised exception TypeError('no')"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "body", "stack", "is_disabled"),
+    [
+        ("", "return x if x.data_ptr() % 16 else x.clone()", STACK, True),
+        ("@staticmethod", "return x if x.data_ptr() % 16 else x.clone()", STACK, True),
+        ("", "yield x if x.data_ptr() % 16 else x.clone()", STACK, False),  # it would run when it is iterated
+        ("", "return (lambda: x.data_ptr() % 16)()", STACK, False),  # the lambda has no place for a decorator
+        ("", "return x if x.data_ptr() % 16 else x.clone()", STACK[:1], False),  # the compiled function itself
+    ],
+)
+def test_what_leaves_all_to_eager_is_disabled_alone(
+    decorator: str, body: str, stack: list[str], is_disabled: bool
+) -> None:
+    found = changes("graph_breaks", RAISED, ALIGNED.format(decorator=decorator, body=body), 6, whole=stack)
+    assert found == ({"`torch.compiler.disable` on `aligned`": "@torch.compiler.disable"} if is_disabled else {})
+
+
+def test_a_break_that_leaves_the_rest_compiled_disables_nothing() -> None:
+    text = ALIGNED.format(decorator="", body="return x if x.data_ptr() % 16 else x.clone()")
+    assert not changes("graph_breaks", RAISED, text, 6)
+
+
+@pytest.mark.parametrize(
+    ("said", "setting"),
+    [
+        ("Hint: Set `torch._dynamo.config.capture_scalar_outputs = True`", "capture_scalar_outputs"),
+        ("Hint: Change `torch._dynamo.config.trace_autograd_ops` to `True`.", "trace_autograd_ops"),
+        ("Hint: Set torch._dynamo.trace_autograd_ops=True", "trace_autograd_ops"),
+    ],
+)
+def test_a_setting_is_known_in_each_form_in_which_dynamo_advises_it(said: str, setting: str) -> None:
+    changed = f"torch._dynamo.config.{setting} = True"
+    assert changed in changes("graph_breaks", said, "import torch\n")[f"`{changed}`"]
+
+
+def test_a_branch_on_no_value_of_a_tensor_is_not_put_in_where() -> None:
+    text = ALIGNED.format(decorator="", body="return x if x.data_ptr() % 16 else x.clone()")
+    assert not changes("graph_breaks", RAISED, text, 6)
+    assert changes("graph_breaks", "Data-dependent branching", text, 6)
+
+
+COPIED = "Attempted to copy.deepcopy a tensor"
+
+
+@pytest.mark.parametrize(
+    ("copying", "cloning"),
+    [
+        ("copy.deepcopy(x)", "anchor = x.clone()"),
+        ("copy.deepcopy(self.state[0])", "anchor = self.state[0].clone()"),
+        ("copy.deepcopy(x + 1)", None),
+        ("copy.deepcopy(x, memo)", None),
+        ("copy.deepcopy(x) + copy.deepcopy(y)", None),
+        ("x.deepcopy()", None),
+    ],
+)
+def test_a_tensor_is_cloned_in_the_place_of_a_deep_copy(copying: str, cloning: str | None) -> None:
+    found = changes("graph_breaks", COPIED, f"import copy\ndef f(x):\n    anchor = {copying}\n", 3)
+    assert found == ({"`clone` in the place of `copy.deepcopy`": cloning} if cloning else {})

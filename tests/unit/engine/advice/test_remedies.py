@@ -105,6 +105,12 @@ def test_a_remedy_with_which_nothing_is_told_does_not_help(tmp_path: Path, after
     assert (remedy.after, remedy.helped, remedy.note) == (None, False, note)
 
 
+@pytest.mark.parametrize(("after", "is_told"), [(8, True), (3, False)])
+def test_what_a_remedy_shows_that_lowers_nothing_is_told(tmp_path: Path, after: int, is_told: bool) -> None:
+    edit = replace(CHANGE, else_="The size is a number somewhere.")
+    assert ("number somewhere" in remedied(tmp_path, ran(after, "loss 1.0\n"), edit=edit).note) is is_told
+
+
 def test_a_script_that_prints_nothing_is_told_to_be_uncompared(tmp_path: Path) -> None:
     remedy = remedied(tmp_path, ran(0, ""), before="")
     assert remedy.helped and remedy.note == SILENT

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from minimizer.engine.advice.rules import breaks_per_call, causes, guard_of
+from minimizer.engine.advice.guards import guard_of
+from minimizer.engine.advice.rules import breaks_per_call, causes
 from minimizer.engine.child.compilations import Break, Recompile, StackLine
 from minimizer.engine.child.protocol import Health, Timed
 
 LINE = StackLine(file="train.py", line=12, code="if y.sum() > 0:", function="forward")
+SKIPPED = "Attempted to call function marked as skipped\n  Explanation: {}\n  Hint: see elsewhere"
 SIZE = "0/0: tensor 'x' size mismatch at index {index}. expected {old}, actual {new}"
 
 
@@ -57,6 +59,50 @@ def test_a_break_without_a_line_of_the_users_is_no_finding() -> None:
         ),
         ("Unsupported Tensor.item() call with capture_scalar_outputs=False", "`.item()` takes a number out"),
         ("Something new\n  Explanation: nobody knows.", "Dynamo says: nobody knows."),
+        (
+            SKIPPED.format(
+                "Dynamo does not know how to trace the builtin `time.perf_counter.` This function is either a Python builtin (e.g. _warnings.warn) or"
+            ),
+            "since `time.perf_counter` is called, which Dynamo cannot trace",
+        ),
+        (
+            SKIPPED.format("Dynamo does not know how to trace the Python builtin `_warnings.warn`."),
+            "since a warning is given",
+        ),
+        (
+            SKIPPED.format(
+                "Dynamo developers have intentionally marked that the function `save` in file `torch/serialization.py` should not be traced."
+            ),
+            "since `save` is called, which Dynamo does not trace",
+        ),
+        (
+            "Failed to trace builtin operator\n  Explanation: Dynamo does not know how to trace builtin operator `open` with argument types ['str']\n  Hint: If you are attempting to call a logging function (e.g. `print`), you can",
+            "since `open` is called",
+        ),
+        (
+            "Unsupported context manager\n  Explanation: Dynamo does not know how to enter a `lock` context manager.",
+            "since `with` enters a `lock`, which Dynamo cannot",
+        ),
+        (
+            "Observed exception\n  Explanation: Dynamo found no exception handler\n\n  Developer debug context: raised exception TypeError(\"'int' and 'int'\")\n",
+            "since tracing it raises `TypeError(\"'int' and 'int'\")`",
+        ),
+        (
+            "Data dependent operator\n  Explanation: Operator `aten._local_scalar_dense.default` has a non-Tensor output",
+            "a number is taken out",
+        ),
+        (
+            "torch.* op returned non-Tensor\n  Explanation: no\n\n  Developer debug context: target: <function fork_rng at 0x7f>",
+            "since `fork_rng` is called, whose result is no tensor",
+        ),
+        (
+            "using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops=False`",
+            "gradients are taken within",
+        ),
+        (
+            "Something new\n  Explanation: nobody knows.\n  Hint: avoid `_warnings.warn`, logging.Logger and np.zeros",
+            "Dynamo says: nobody knows.",
+        ),
     ],
 )
 def test_a_break_is_told_with_its_reason_function_and_line(reason: str, why: str) -> None:
@@ -170,3 +216,23 @@ def test_a_time_within_noise_is_no_finding(changes: dict[str, Any]) -> None:
 
 def test_nothing_is_found_where_nothing_was_seen() -> None:
     assert not found()
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_movable"),
+    [
+        (SKIPPED.format("Dynamo does not know how to trace the builtin `time.perf_counter.` This is"), True),
+        (
+            "Unsupported context manager\n  Explanation: Dynamo does not know how to enter a `lock` context manager.",
+            True,
+        ),
+        (SKIPPED.format("Dynamo does not know how to trace the Python builtin `_warnings.warn`."), False),
+        ("generic_jump TensorVariable()", False),
+    ],
+)
+def test_what_a_program_can_do_outside_is_advised_and_said_to_be_untried(reason: str, is_movable: bool) -> None:
+    (finding,) = found(broken=[broken(reason)])
+    assert (
+        finding.what.endswith("Not tried: moving it out of the compiled function, before or after its call.")
+        is is_movable
+    )

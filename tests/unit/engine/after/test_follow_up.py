@@ -16,6 +16,7 @@ from minimizer.engine.after.follow_up import MAY_SHRINK, FollowUp
 from minimizer.engine.budget.clock import Clock
 from minimizer.engine.budget.patience import CODE_SECONDS, SHARES, VERIFY_RUNS, VERIFY_SECONDS
 from minimizer.engine.child import protocol
+from minimizer.engine.child.compilations import Break, StackLine
 from minimizer.engine.child.curves import Curve
 from minimizer.engine.child.environment import Place
 from minimizer.engine.child.outcome import Ending, Outcome
@@ -316,6 +317,22 @@ def test_losses_of_a_training_that_are_not_compared_say_why(
         assert report.drift.what == f"The losses with the compiler and without were not compared: {why}."
     else:
         assert report.drift is None
+
+
+@pytest.mark.parametrize(("broken", "is_run"), [(1, True), (0, False)])
+def test_where_nothing_was_compiled_one_more_run_tries_remedies_of_a_known_break(
+    follow_up: FollowUp, broken: int, is_run: bool
+) -> None:
+    place = StackLine(file="a.py", line=3)
+    first = protocol.Health(broken=[Break(reason="Observed exception", stack=[place], is_whole=True)] * broken)
+    runs = list[str]()
+    surveys = SimpleNamespace(first=first, crowding=1.0, health=lambda trace: runs.append(trace))
+    follow_up = replace(follow_up, surveys=cast(Any, surveys))
+    follow_up.journal.record(replace(follow_up.journal.fault, failure=None))
+    report = follow_up.report
+    report.status, report.reason, report.timings = Status.FAILED, Reason.NOTHING_COMPILED, {Step.SURVEY: 1.0}
+    follow_up.examine()
+    assert (bool(runs), bool(report.findings), report.drift) == (is_run, is_run, None)
 
 
 @pytest.mark.parametrize("changes", [{"nproc": 2}, {"expect": "crash"}])

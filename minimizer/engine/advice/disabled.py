@@ -1,0 +1,39 @@
+"""Excludes the function with a line that Dynamo cannot trace from compilation, so that those around it are compiled."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from minimizer.engine.user_script.statements import span
+from minimizer.engine.user_script.syntax import imported
+
+INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def function_at(tree: ast.Module, line: int) -> ast.FunctionDef | None:
+    """The innermost function around a line; None if it is no plain function, or one that yields."""
+    around = [
+        one for one in ast.walk(tree) if isinstance(one, INNER) and one.lineno <= line <= (one.end_lineno or line)
+    ]
+    innermost = max(around, key=lambda one: (one.lineno, one.col_offset), default=None)
+    if not isinstance(innermost, ast.FunctionDef):
+        return None
+    return None if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own(innermost)) else innermost
+
+
+def disabled(text: str, tree: ast.Module, function: ast.FunctionDef) -> str | None:
+    """``@torch.compiler.disable`` above a function's ``def``, below other decorators; None without ``import torch``."""
+    if imported(tree).get("torch") != "torch":
+        return None
+    begin = span(text, function)[0]
+    margin = text[:begin].rpartition("\n")[2]
+    return f"{text[:begin]}@torch.compiler.disable\n{margin}{text[begin:]}" if not margin.strip() else None
+
+
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function's own scope."""
+    for node in ast.iter_child_nodes(function):
+        yield node
+        if not isinstance(node, INNER):
+            yield from _own(node)
