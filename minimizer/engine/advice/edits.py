@@ -47,7 +47,7 @@ OPTIMIZER = re.compile(r"torch\.optim\.[A-Z]\w*")
 LOG_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
 EACH_VARIANT = "Each variant is compiled then: this is worth it only where their number is small and does not grow."
 SPECIALIZED = (
-    "Each version is still for one size: something in the function needs it as a number, such as a loop over it."
+    "Where the function needs a size as a number, such as for a loop over it, each version stays for one size."
 )
 LIMIT = 64
 """A recompile limit above the default of eight; a program with more variants should not raise it further."""
@@ -58,7 +58,7 @@ class Edit:
     """A change of the script; ``what``: in words. ``lowers``: the figure that it should lower.
 
     ``computes_otherwise``: it may change results, so it helps only if something shows that it does not. ``reorders``:
-    it moves printed output. ``but``: why it is no remedy by itself, whatever it lowers. ``else_``: what it shows if it
+    it moves printed output. ``but``: why it is no remedy by itself, whatever it lowers. ``if_useless``: what to know if it
     lowers nothing.
     """
 
@@ -68,7 +68,7 @@ class Edit:
     computes_otherwise: bool = False
     reorders: bool = False
     but: str = ""
-    else_: str = ""
+    if_useless: str = ""
 
 
 class Way(NamedTuple):
@@ -80,7 +80,7 @@ class Way(NamedTuple):
     computes_otherwise: bool = False
     reorders: bool = False
     but: str = ""
-    else_: str = ""
+    if_useless: str = ""
 
 
 def edits(text: str, cause: Cause, name: str) -> Iterator[Edit]:
@@ -112,7 +112,7 @@ def _of_recompiles(text: str, tree: ast.Module, cause: Cause) -> Iterator[Way]:
         )
     elif any(SIZES.search(guard) for guard in guards):
         yield Way("`mark_dynamic`", mark_dynamic(text, tree, cause.said, cause.function_line), "recompiles")
-        yield Way("`dynamic=True`", dynamic(text, tree), "recompiles", else_=SPECIALIZED)
+        yield Way("`dynamic=True`", dynamic(text, tree), "recompiles", if_useless=SPECIALIZED)
     yield from _settings(text, cause.said, "recompiles")
     if cause.is_refused:
         setting = f"torch._dynamo.config.recompile_limit = {LIMIT}"
@@ -360,7 +360,7 @@ def one_string(text: str, tree: ast.Module, line: int) -> str | None:
 
 
 def cloned(text: str, tree: ast.Module, line: int) -> str | None:
-    """``x.clone()`` in place of the only ``copy.deepcopy(x)`` at a line; None without one."""
+    """``x.detach().clone()``, which has no gradient either, in place of the only ``copy.deepcopy(x)`` at a line; None without one."""
     names = imported(tree)
     calls = [
         one for one in ast.walk(tree) if isinstance(one, ast.Call) and one.lineno <= line <= (one.end_lineno or line)
@@ -368,7 +368,7 @@ def cloned(text: str, tree: ast.Module, line: int) -> str | None:
     copies = [one for one in calls if full_name(one.func, names) == "copy.deepcopy"]
     match copies:
         case [ast.Call(_, [ast.Name() | ast.Attribute() | ast.Subscript() | ast.Call() as copied], [])]:
-            return with_text(text, copies[0], f"{_source(text, copied)}.clone()")
+            return with_text(text, copies[0], f"{_source(text, copied)}.detach().clone()")
     return None
 
 

@@ -14,7 +14,7 @@ from minimizer.engine.child.compilations import Recompile
 Kind = Literal["function", "keys", "length", "presence", "identity", "type", "value"]
 
 REPEATED = 3
-"""Number of values of one subject that make a finding.
+"""Number of values of one expression that make a finding.
 
 Automatic dynamic shapes take one, and a size of 1 another. A switch has two values, however often it is toggled.
 """
@@ -37,9 +37,9 @@ SUBJECTS = {
     "key": re.compile(rf"___dict_contains\([^,]+, (?P<of>{PATH})\)"),
     "length": re.compile(rf"len\((?P<of>{PATH})\)"),
     "emptiness": re.compile(rf"not (?P<of>{PATH})$"),
-    "identity": re.compile(rf"___check_(?:obj|type)_id\((?P<of>{PATH})"),
+    "identity": re.compile(rf"___check_obj_id\((?P<of>{PATH})"),
     "presence": re.compile(rf"(?P<of>{PATH}) is (?:not )?None$|expected type of '(?P<is>.+?)' to be .*\bNoneType\b"),
-    "type": re.compile(r"expected type of '(?P<of>.+?)' to be"),
+    "type": re.compile(rf"___check_type_id\((?P<of>{PATH})|expected type of '(?P<is>.+?)' to be"),
     "value": re.compile(rf"^(?P<of>{PATH})(?: |$)|(?:[<>=]) (?P<than>{PATH})$"),
 }
 """Patterns of guards by the property that they look at, with the expression that has it."""
@@ -75,9 +75,23 @@ class Changing:
 
     @property
     def kind(self) -> Kind:
-        """What changes about the subject."""
+        """What changes about the subject; plain values where the guards look at several expressions of it."""
         looked = {_property(guard) for guard in self.values}
-        return next((kind for kind, properties in KINDS.items() if looked <= properties), "value")
+        kinds = (kind for kind, properties in KINDS.items() if looked <= properties)
+        return next(kinds, "value") if len(self._by_expression) == 1 else "value"
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether one expression had `REPEATED` values, and is no switch."""
+        return any(len(values) >= REPEATED for values in self._by_expression.values())
+
+    @property
+    def _by_expression(self) -> Mapping[str, set[str]]:
+        """The distinct guards of each expression."""
+        found: dict[str, set[str]] = {}
+        for one in self.found:
+            found.setdefault(subject_of(one.guard), set()).add(whole(one.guard))
+        return found
 
     @property
     def is_expected(self) -> bool:
@@ -122,7 +136,7 @@ def changed(found: Sequence[Recompile], *, is_refused: bool) -> list[Changing]:
     ``is_refused``: whether the recompile limit was reached.
     """
     groups = sorted(_by_root(found), key=lambda one: -len(one.found))
-    telling = [one for one in groups if len(one.values) >= REPEATED]
+    telling = [one for one in groups if one.is_repeated]
     others = [one for one in groups if one not in telling and not one.is_expected]
     if telling or sum(len(one.found) for one in others) >= MANY:
         return telling + others

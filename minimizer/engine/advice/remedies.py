@@ -158,7 +158,7 @@ class Trial:
             keeps = rest_after <= SLOWER * rest + SLOWER_SECONDS
             note = f"Without compiling, the script takes {rest:.1f} s before and {rest_after:.1f} s with it. {note}".strip()
         if after >= measure(base):
-            note = f"{edit.else_} {note}".strip()
+            note = f"{edit.if_useless} {note}".strip()
         return remedy.model_copy(update={"after": after, "note": note, "helped": keeps and after < most})
 
     def _cold_run(self) -> Finished | None:

@@ -65,7 +65,7 @@ def seconds_of(metrics: Sequence[Any], name: str) -> float:
 
 def equal_blocks(graph: fx.Graph) -> list[EqualBlocks]:
     """Lists of modules, such as ``layers``, with members of equal computation and different weights, and modules that
-    are called repeatedly; outer ones hide inner ones.
+    are called repeatedly where there are no such lists; outer ones hide inner ones.
     """
     forms: dict[tuple[str, bool], dict[str, list[Hashable]]] = {}
     for node in graph.nodes:
@@ -78,7 +78,7 @@ def equal_blocks(graph: fx.Graph) -> list[EqualBlocks]:
         is_within = any(f"{path}.".startswith(f"{one.path}." if one.path else "") for one in found)
         if count >= LEAST_BLOCKS and not is_within:
             found.append(EqualBlocks(path, count, len(blocks), count * len(form), is_one))
-    return found[:MOST_LISTS]
+    return ([one for one in found if not one.is_one] or found)[:MOST_LISTS]
 
 
 def _places(node: fx.Node) -> dict[tuple[str, str, bool], None]:

@@ -111,6 +111,27 @@ def test_a_module_that_is_called_repeatedly_is_counted_by_its_calls(child: Execu
     ]
 
 
+def test_an_activation_that_blocks_share_is_none_of_them(child: Executor, tmp_path: Path) -> None:
+    text = """
+        import torch
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(5))
+                self.activation = torch.nn.GELU()
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = self.activation(layer(x))
+                return x
+
+        torch.compile(Net(), backend="eager")(torch.ones(1, 4))
+    """
+    (one,) = compilations(child, script(tmp_path, text))
+    assert [each.path for each in one.blocks] == ["layers"]
+
+
 @pytest.mark.parametrize("compiled", ['net.compile(backend="eager")', 'net = torch.compile(net, backend="eager")'])
 def test_a_module_that_is_a_list_has_no_path(child: Executor, tmp_path: Path, compiled: str) -> None:
     text = f"""

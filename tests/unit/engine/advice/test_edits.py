@@ -280,8 +280,8 @@ COPIED = "Attempted to copy.deepcopy a tensor"
 @pytest.mark.parametrize(
     ("copying", "cloning"),
     [
-        ("copy.deepcopy(x)", "anchor = x.clone()"),
-        ("copy.deepcopy(self.state[0])", "anchor = self.state[0].clone()"),
+        ("copy.deepcopy(x)", "anchor = x.detach().clone()"),
+        ("copy.deepcopy(self.state[0])", "anchor = self.state[0].detach().clone()"),
         ("copy.deepcopy(x + 1)", None),
         ("copy.deepcopy(x, memo)", None),
         ("copy.deepcopy(x) + copy.deepcopy(y)", None),

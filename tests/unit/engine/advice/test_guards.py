@@ -65,6 +65,8 @@ GROWING = ["not self.history", "len(self.history) == 1", "len(self.history) == 2
 CLOSURES = [f"mask.__closure__[0].cell_contents == {n}" for n in (1, 2, 3)]
 NUMBERS = ["end == 6", *(f"start == {n}" for n in (3, 4, 5))]
 CONFIG = ["config.mode == 'a'", "config.scale == 2", "config.mode == 'b'"]
+FIELDS = [f"batch.{name} is None" for name in ("mask", "labels", "weights", "bias", "scale")]
+TYPES = [f"___check_type_id(L['x'], {n}), type=<class '{name}'>" for n, name in enumerate(("int", "float", "str"))]
 ABSENT = ["bias is None", NONE.format("bias"), "mask is None", NONE.format("bias"), "bias is None"]
 
 
@@ -86,7 +88,12 @@ ABSENT = ["bias is None", NONE.format("bias"), "mask is None", NONE.format("bias
             "since `task` is another object of `Task` for each version. Not tried:",
         ),
         (NUMBERS, "compiled again 4 times, since `start` changes (3, 4, 5) and `end` changes (6)."),
-        (CONFIG, "since `config` changes (guards that failed: `config.mode == 'a'`, `config.scale == 2`"),
+        (
+            [*CONFIG, "config.mode == 'c'"],
+            "since `config` changes (guards that failed: `config.mode == 'a'`, `config.scale",
+        ),
+        (FIELDS, "since `batch` changes (guards that failed: `batch.mask is None`, `batch.labels is None`"),
+        (TYPES, "since the type of `L['x']` changes"),
         (ABSENT, "compiled again 5 times, since `bias` is None in some calls only (guards"),
         ([f"___stack0 == {n}" for n in (1, 2, 3)], "a Python value changes that the part before a graph"),
         (
@@ -109,8 +116,13 @@ def test_guards_on_one_thing_are_one_finding(guards: list[str], words: str) -> N
         [SIZE.format(0, 8, 16), SIZE.format(1, 3, 4), "2 <= x.size()[0]", "tensor 'y' stride mismatch at index 0. expected 2, actual 8"]
         * 2,
         ["a == 1", "b == 1", "c == 1", "d == 1"],
+        ["config.a == True", "config.b == True", "config.mask is None"],
+        CONFIG,
     ],
-    ids=["two sets of keys", "one argument that may be None", "switches", "sizes and strides", "four switches"],
+    ids=[
+        "two sets of keys", "one argument that may be None", "switches", "sizes and strides", "four switches",
+        "switches of one object", "two settings of one object",
+    ],
 )  # fmt: skip
 def test_guards_that_fail_in_a_healthy_program_are_none(guards: list[str]) -> None:
     assert not told(*guards)

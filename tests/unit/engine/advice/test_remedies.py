@@ -107,7 +107,7 @@ def test_a_remedy_with_which_nothing_is_told_does_not_help(tmp_path: Path, after
 
 @pytest.mark.parametrize(("after", "is_told"), [(8, True), (3, False)])
 def test_what_a_remedy_shows_that_lowers_nothing_is_told(tmp_path: Path, after: int, is_told: bool) -> None:
-    edit = replace(CHANGE, else_="The size is a number somewhere.")
+    edit = replace(CHANGE, if_useless="The size is a number somewhere.")
     assert ("number somewhere" in remedied(tmp_path, ran(after, "loss 1.0\n"), edit=edit).note) is is_told
 
 
