@@ -60,6 +60,12 @@ _CALLS = (
         leaves_open=True,
     ),
     Excuse(
+        "ended_by_checkpoint", "calls",
+        "Calls that a checkpoint makes once more, and ends before they return, are not compared",
+        "a checkpoint ends them by an exception as soon as it has what its backward needs",
+        leaves_open=True,
+    ),
+    Excuse(
         "passed_by", "calls",
         "Calls of a graph that has failed before are not compared in runs that look for another failure",
         "the first failure would stop each of these runs",

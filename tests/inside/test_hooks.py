@@ -64,6 +64,9 @@ ASKED_AT_START = (
     "torch._dynamo.utils:CompilationMetrics.recompile_reason",
     "torch._dynamo.utils:CompilationMetrics.stack_trace",
     "torch._inductor.pattern_matcher:PatternMatcherPass",
+    "torch._C._autograd:_pop_saved_tensors_default_hooks",
+    "torch._C._autograd:_push_saved_tensors_default_hooks",
+    "torch._C._autograd:_saved_tensors_hooks_get_disabled_error_message",
 )
 """Parts that are read as they are: the zygote has asked for them."""
 NEEDED = [name for names in hooks.NEEDED.values() for name in names]

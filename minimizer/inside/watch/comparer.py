@@ -16,7 +16,7 @@ from typing import Any
 from torch.autograd.graph import GradientEdge
 from torch.fx.experimental._backward_state import BackwardState
 
-from ..failures import describe, device_error, raised_while_compiling
+from ..failures import describe, device_error, is_control_flow, is_of_checkpoint, raised_while_compiling
 from ..messages import Failure
 from ..referee import steadiness
 from ..referee.call import Call, Function, GradientCall, Side
@@ -83,13 +83,10 @@ class Comparer:
             actual = compiled(*args)
             settle()
         except Exception as error:
-            self._lost.end_if(error, graph, number, "run")
-            if graph.draws_by_inductor:
-                # It may raise only with eager's random numbers, which the script does not ask for.
-                self._judge_own_random(graph, number, call, expected)
-            failure = self._steady(graph, call, Failure("run", "runtime_error", exception=describe(error)))
-            if failure is not None:
-                self._holder.hold(graph, call, failure)
+            if is_of_checkpoint(error):
+                self._record.excuse("ended_by_checkpoint", graph, left_out="a checkpoint ends it before it returns")
+            elif not is_control_flow(error):
+                self._fails_to_run(graph, number, call, expected, error)
             raise
         self._line.phase("compare", graph, number)
         self.kept.after(name, held)
@@ -106,6 +103,16 @@ class Comparer:
                 self._keep_for_backward(graph, number, call, compiled, actual, edges, inputs)
         snapshot.set_rng_state(after)
         return actual
+
+    def _fails_to_run(self, graph: CapturedGraph, number: int, call: Call, expected: Side, error: Exception) -> None:
+        """Hold a call that raises only compiled."""
+        self._lost.end_if(error, graph, number, "run")
+        if graph.draws_by_inductor:
+            # It may raise only with eager's random numbers, which the script does not ask for.
+            self._judge_own_random(graph, number, call, expected)
+        failure = self._steady(graph, call, Failure("run", "runtime_error", exception=describe(error)))
+        if failure is not None:
+            self._holder.hold(graph, call, failure)
 
     def check_gradients(self, *, is_over: bool = False) -> None:
         """Replay, on both sides, every backward that the script ran since the last check; see `Backwards.take`.
