@@ -1,7 +1,8 @@
 """Writes the modes of a graph as a person does: a pair of nodes that enters and leaves autocast or inference mode, or turns gradients off
 and on again, is a ``with`` block.
 
-Dynamo makes the same nodes of the block. A node without its counterpart stays as it is.
+Dynamo makes the same nodes of the block. Where something is computed with gradients off, and nothing turns them on again, the block goes
+to the function's end, or the first run of the repro would leave them off for the second. Any other node without its counterpart stays as it is.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ def _block(body: Sequence[ast.stmt], start: int, *, has_grad: bool) -> _Block | 
         is_left = len(users) == 1 and _is_call(body[users[0]], entry.leaves)
         return _Block(entry.context(call.args), users[0], has_grad) if is_left else None
     if has_grad and _is_call(body[start], GRAD_MODE, "False"):
-        stop = next((at for at in later if _is_call(body[at], GRAD_MODE)), None)
-        if stop is not None and _is_call(body[stop], GRAD_MODE, "True"):
+        stop = next((at for at in later if _is_call(body[at], GRAD_MODE)), len(body))
+        is_left_open = stop == len(body) and not all(map(_returns_names, body[start + 1 :]))
+        if is_left_open or (stop < len(body) and _is_call(body[stop], GRAD_MODE, "True")):
             return _Block(ast.parse("torch.no_grad()", mode="eval").body, stop, has_grad=False)
     return None
 

@@ -1030,6 +1030,11 @@ def left(name: str = "mode") -> Node:
             "with torch.no_grad(): sin = torch.sin(x) return torch.cos(sin)",
             id="gradients off",
         ),
+        pytest.param(
+            (SIN, Node("off", GRAD_MODE, (False,)), COS),
+            "sin = torch.sin(x) with torch.no_grad(): return torch.cos(sin)",
+            id="gradients off to the end",
+        ),
     ],
 )
 def test_modes_are_written_as_blocks(nodes: tuple[Node, ...], text: str) -> None:
