@@ -43,7 +43,7 @@ _CALLS = (
     ),
     Excuse(
         "communicates", "calls",
-        "Calls of graphs that communicate with other ranks are not run again in eager",
+        "Calls of graphs whose collectives cannot be cut out are not run again in eager, nor is a backward that communicates",
         "a rank that runs a collective again by itself waits forever",
         leaves_open=True,
     ),

@@ -64,6 +64,9 @@ ASKED_AT_START = (
     "torch._dynamo.utils:CompilationMetrics.recompile_reason",
     "torch._dynamo.utils:CompilationMetrics.stack_trace",
     "torch._inductor.pattern_matcher:PatternMatcherPass",
+    "torch._C:_stash_obj_in_tls",
+    "torch._C:_get_obj_in_tls",
+    "torch._C:_is_key_in_tls",
 )
 """Parts that are read as they are: the zygote has asked for them."""
 NEEDED = [name for names in hooks.NEEDED.values() for name in names]

@@ -27,14 +27,13 @@ from ..compiler import caches, subsystems
 from ..compiler.backend_place import take_place
 from ..failures import CONTROL_FLOW, describe
 from ..graph import state
-from ..graph.collectives import WHY_ONCE
 from ..graph.graphs import concrete
 from ..messages import Failure, Finished
 from ..questions import SurveyRequest
 from ..referee import steadiness
 from ..referee.call import Call, Function
 from ..standard_output import StandardOutput
-from ..values import snapshot
+from ..values import communication, snapshot
 from ..values.capturing import WHY_CAPTURED, is_capturing
 from ..values.device import settle
 from ..watch import own_random
@@ -96,6 +95,7 @@ class Survey:
         """Whether compiled code uses eager's random numbers only for the sake of the comparison."""
         self._attempts: Attempts | None = None
         self._children = Children()
+        self._is_communication_watched = False
         self._error: BaseException | None = None
         """The exception that ended the script."""
         self._stops_asked = 0
@@ -112,6 +112,8 @@ class Survey:
         if request.compile:
             if request.trace is not None:
                 trace_to(request.trace)
+            if request.nproc > 1 and torch.distributed.is_available():
+                self._watch_communication()
             take_place(self._on_compile)
             if request.measure:
                 self._health.count_calls()
@@ -131,7 +133,26 @@ class Survey:
 
     def _other_ranks(self) -> contextlib.AbstractContextManager[None]:
         request = self._request
-        return other_ranks(request.nproc, request.rank, request.script, request.args, request.text, request.stacks)
+        where = request.nproc, request.rank, request.script, request.args, request.text, request.stacks
+        return other_ranks(*where, eagers_random=request.compile)
+
+    def _watch_communication(self) -> None:
+        if not self._is_communication_watched:
+            self._is_communication_watched = True
+            communication.watch()
+            communication.before_leaving(self._before_leaving)
+
+    def _before_leaving(self) -> None:
+        """Compare what the script's backward passes still leave to be compared, before it leaves its process groups."""
+        if not self._coverage.graphs:
+            return
+        self._line.doing = "compare"
+        try:
+            with self._coverage.timed(), contextlib.suppress(Exception):  # an error of ours must not reach the script
+                # In a ``finally`` the script may have failed already.
+                self._comparer.check_gradients(is_over=sys.exc_info()[1] is not None)
+        finally:
+            self._line.phase("script", self._coverage.graphs[-1], None)
 
     def _finish(self, *, stopped: bool = False) -> None:
         self._line.take_last_word()
@@ -202,10 +223,14 @@ class Survey:
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
         graph = CapturedGraph(len(self._coverage.graphs), module, backend, inputs)
         self._coverage.add(graph, _frame())
+        if self._request.nproc > 1:  # as in the other ranks, whatever this one can find out about the graph
+            self._use_eagers_random()
+        graph.draws_eagers = torch._inductor.config.fallback_random or not own_random.is_used_by(backend)
+        # A script may also begin its ranks itself, or be the only one.
+        if graph.communicates or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            self._watch_communication()
         with contextlib.suppress(Exception):  # options may have any type, and no verdict depends on them
             self._health.settings.look(backend)
-        if graph.communicates:
-            self._record.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
         if is_capturing():
             compiled = compile_()
             why = WhyNot("captured", f"its compilation {WHY_CAPTURED}")
@@ -237,38 +262,48 @@ class Survey:
         finally:
             self._line.phase("script", graph, None)
         snapshot.set_rng_state(rng)
-        why = WhyNot("communicates", f"it {WHY_ONCE}") if graph.communicates else WhyNot()
-        return lambda *args: self._on_call(graph, compiled, list(args), why)
+        if graph.why_not:
+            self._record.note(f"graph {graph.index}: {graph.why_not}, so it is not compared")
+        return lambda *args: self._on_call(graph, compiled, list(args), WhyNot())
 
     def _look_at(self, graph: CapturedGraph, call: Call) -> None:
         """Run a new graph once in eager: how long does it take, does it raise, does it draw random numbers?"""
         self._line.phase("compare", graph, None)
         begun = time.monotonic()
-        try:
-            if not graph.communicates:  # otherwise it would wait for ranks that do not rerun it
-                with call.switches.dispatching():
-                    graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
-                    settle()
-        except Exception as error:
-            self._lost.end_if(error)
-            graph.eager_error = error
+        with communication.alone(), communication.refusals() as refused:
+            try:
+                if not graph.communicates:  # else it is looked at when it is known what its collectives return
+                    with call.switches.dispatching():
+                        graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
+                        settle()
+            except Exception as error:
+                self._lost.end_if(error)
+                graph.eager_error = error
+        if refused:
+            graph.eager_error = None
+            graph.is_whole(refused[0])
         if graph.random:
             # Make inductor use eager's random numbers, so that the graph can be compared. Never reset: a backward is
             # compiled later, when the script gets there.
-            if not torch._inductor.config.fallback_random:
-                self._replaces_random = True
-                self._health.settings.leave_out(f"torch._inductor.config.{state.FALLBACK_RANDOM}")
+            self._use_eagers_random()
             replaces = self._replaces_random or state.refuses_random(graph.backend)
             graph.draws_by_inductor = replaces and own_random.is_used_by(graph.backend)
-            torch._inductor.config.fallback_random = True
             self._record.excuse("random_replaced", graph)
         graph.eager_seconds = time.monotonic() - begun
         self._health.ours(graph.eager_seconds)
+
+    def _use_eagers_random(self) -> None:
+        if not torch._inductor.config.fallback_random:
+            self._replaces_random = True
+            self._health.settings.leave_out(f"torch._inductor.config.{state.FALLBACK_RANDOM}")
+            torch._inductor.config.fallback_random = True
 
     def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: WhyNot) -> Any:
         """Make a call of a graph, compared if the plan says so. ``why_not``: why no call of it can be compared."""
         if is_capturing():
             why_not = WhyNot("captured", f"it {WHY_CAPTURED}")
+        elif graph.why_not:  # perhaps since an earlier call
+            why_not = WhyNot("communicates", graph.why_not)
         elif graph.index in self._request.passed_by:
             why_not = WhyNot("passed_by", "it has failed before, and this run looks for another failure")
         number = graph.calls
@@ -282,7 +317,7 @@ class Survey:
         else:
             self._line.doing = "compare"
             try:
-                with self._coverage.timed():
+                with self._coverage.timed(), communication.alone():
                     result = self._comparer.compared(graph, number, compiled, args)
             finally:
                 self._line.phase("script", graph, number)

@@ -9,21 +9,25 @@ and left out.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from torch import fx
 from torch.autograd.graph import GradientEdge
 from torch.fx.experimental._backward_state import BackwardState
 
 from ..failures import describe, device_error, raised_while_compiling
+from ..graph.severed import Unmatched, Unseverable
 from ..messages import Failure
 from ..referee import steadiness
 from ..referee.call import Call, Function, GradientCall, Side
-from ..referee.comparison import Begins, ComparisonStep, Judged, Raised, compare_call
+from ..referee.comparison import Begins, ComparisonStep, Judged, Raised, Run, compare_call
 from ..referee.referee import Verdict
-from ..values import snapshot
+from ..values import communication, snapshot
 from ..values.device import settle
+from ..values.rounding import tensors
 from . import own_random
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
@@ -33,6 +37,7 @@ from .kept_outputs import KeptOutputs
 from .line import Line
 from .lost import LostGpu
 from .merged_outputs import MergedOutputs
+from .one_rank import OneRank, Replays, alone
 from .own_gradients import edges_of
 from .record import Record
 
@@ -46,6 +51,7 @@ class Comparer:
         self._record, self._asked, self._line, self._holder, self._lost = record, record.asked, line, holder, lost
         self.backwards, self.kept, self.merged = Backwards(), KeptOutputs(), MergedOutputs()
         self.draws = Draws()
+        self._replays = Replays()
 
     def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
         """Run a call of the script compiled, compare it with eager, and return the compiled result.
@@ -56,31 +62,38 @@ class Comparer:
         self.check_gradients()
         self.merged.look()
         inputs = graph.lifted.inputs(args)
+        if graph.is_severed:
+            return self._compared_severed(graph, number, compiled, args, inputs)
         try:
             call = self._call(graph, inputs)
         except Exception as error:
             self._cannot_compare(graph, error)
-            return compiled(*args)
+            return _made(compiled, args)
         if self._holder.is_at(graph, number):
             self._holder.hold(graph, call, Failure("run"))
         try:
-            expected = call.run(call.function)
+            with communication.refusals() as refused:
+                expected = call.run(call.function)
         except Exception as error:
             self._lost.end_if(error)
+            if refused:
+                return self._whole(graph, number, compiled, args, refused[0])
             self._line.phase("run", graph, number)  # compiled code may end the process where eager raises
             try:
-                actual = compiled(*args)
+                actual = _made(compiled, args)
             except Exception as raised:
                 if graph.draws_by_inductor and type(raised) is type(error):
                     self._judge_own_errors(graph, number, call, error)
                 raise
             self._record.raises_on_copies(graph, number, error)
             return actual
+        if refused:
+            return self._whole(graph, number, compiled, args, refused[0])
         self._line.phase("run", graph, number)
         edges = edges_of(inputs) if call.switches.grad else []
         held, name = self.kept.before(inputs), f"call {number} of graph {graph.index}"
         try:
-            actual = compiled(*args)
+            actual = _made(compiled, args)
             settle()
         except Exception as error:
             self._lost.end_if(error, graph, number, "run")
@@ -98,14 +111,110 @@ class Comparer:
         if self._asked.measure and number == 0:
             self._time(graph, call, compiled)
         if self._asked.values:
-            side = Side(actual, inputs).in_container_of(expected)
-            if self.merged.keep(graph.index, number, expected.result, side.result):
-                self._record.excuse("one_object", graph)
-            self._judge(graph, number, call, expected, side)
+            self._judge(graph, number, call, expected, Side(actual, inputs).in_container_of(expected))
             if call.switches.grad:
-                self._keep_for_backward(graph, number, call, compiled, actual, edges, inputs)
+                run = functools.partial(graph.lifted.run, compiled=compiled)
+                self._keep_for_backward(graph, number, call, run, actual, edges, inputs)
         snapshot.set_rng_state(after)
         return actual
+
+    def _compared_severed(
+        self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any], whole: list[Any]
+    ) -> Any:
+        """`compared` for a graph that communicates: compiled code goes first, and eager is given what its collectives have returned.
+
+        Where that is not certain, or anything of ours raises, the call is left uncompared: no exception here is laid to anyone else.
+        """
+        self._line.phase("compare", graph, number)
+        try:
+            severed, inputs = graph.severed(whole), graph.given(whole)
+            call = self._call(graph, inputs)
+            edges = edges_of(inputs) if call.switches.grad else []
+        except Unseverable as error:
+            return self._whole(graph, number, compiled, args, str(error))
+        except Exception as error:
+            self._cannot_compare(graph, error)
+            self._line.phase("script", graph, number)
+            return _made(compiled, args)
+        held, name = self.kept.before(inputs), f"call {number} of graph {graph.index}"
+        self._line.phase("script", graph, number)  # it waits for the other ranks, which is no time of the compiler's
+        with communication.recorded() as heard:
+            actual = compiled(*args)
+            settle()
+        self._line.phase("compare", graph, number)
+        self.kept.after(name, held)
+        self.kept.keep(name, actual)
+        after, why = snapshot.rng_state(), ""
+        try:
+            with communication.refusals() as refused:
+                own = alone(graph, severed, call, heard)
+            side = Side((*graph.given(actual), *own.given), [*inputs, *own.returned]).in_container_of(own.expected)
+        except (Unmatched, Unseverable) as error:
+            why = str(error)
+        except Exception as error:
+            self._lost.end_if(error, by_us=True)
+            if not refused:
+                self._cannot_compare(graph, error)
+                return actual
+        finally:
+            snapshot.set_rng_state(after)
+        if why or refused:
+            self._communicates(graph, why or refused[0])
+            return actual
+        if own.call.random and not graph.random:
+            graph.random = True
+            self._record.excuse("random_replaced", graph)
+        if self._holder.is_at(graph, number):
+            self._holder.hold(graph, own.call, Failure("run"))
+        if self._asked.values:
+            self._judge(graph, number, own.call, own.expected, side)
+            if call.switches.grad:
+                self._keep_severed(graph, number, own, compiled, actual, edges, side.inputs, heard)
+        snapshot.set_rng_state(after)
+        return actual
+
+    def _keep_severed(
+        self,
+        graph: CapturedGraph,
+        number: int,
+        own: OneRank,
+        compiled: Function,
+        actual: Any,
+        edges: Sequence[GradientEdge],
+        inputs: Sequence[Any],
+        heard: Sequence[communication.Heard],
+    ) -> None:
+        """Keep a call of a graph that communicates for its backward, if that can be run by this rank alone."""
+        if not any(value.requires_grad for value in tensors(actual)):
+            return
+        if graph.is_local or any(value.requires_grad for value in own.returned):
+            self._leave_gradients(graph, "its backward may communicate with other ranks")
+            return
+        replay = self._replays.keep(heard)
+        if replay is None:
+            self._leave_gradients(graph, "its collectives, and those of calls before it, return too much to keep")
+            return
+
+        def again(call: Call) -> Side:
+            given = call.inputs[: len(call.inputs) - len(own.returned)]
+            with replay.played():
+                return graph.lifted.run(replace(call, inputs=given), compiled)
+
+        self._keep_for_backward(graph, number, own.call, again, actual, edges, inputs, replay)
+
+    def _whole(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any], why: str) -> Any:
+        """Make a call of a graph that turns out to communicate in a way that cannot be compared."""
+        self._communicates(graph, why)
+        self._line.phase("script", graph, number)
+        return _made(compiled, args)
+
+    def _communicates(self, graph: CapturedGraph, why: str) -> None:
+        graph.is_whole(why)
+        self._record.note(f"graph {graph.index}: {graph.why_not}, so it is not compared")
+        self._record.excuse("communicates", graph, left_out=graph.why_not)
+
+    def _leave_gradients(self, graph: CapturedGraph, why: str) -> None:
+        self._record.excuse("communicates", graph, fact=f"gradients of graph {graph.index}: {why}")
 
     def check_gradients(self, *, is_over: bool = False) -> None:
         """Replay, on both sides, every backward that the script ran since the last check; see `Backwards.take`.
@@ -118,11 +227,12 @@ class Comparer:
                 self.kept.writes_over(f"{call} writes over a gradient of an earlier one, which the script still holds")
             if backward.is_behind_change and not self._record.behind_change:
                 self._record.behind_change = call
-            self._check_gradient(backward, is_over)
+            with communication.alone():
+                self._check_gradient(backward, is_over)
 
     def _call(self, graph: CapturedGraph, inputs: list[Any]) -> Call:
         unfaithful: list[str] = []
-        rng, switches = snapshot.rng_state(), snapshot.state_of_a_graph()
+        rng, switches = snapshot.rng_state(), graph.switches()
         before = snapshot.clone(inputs, notes=unfaithful, is_kept=not graph.resizes)
         for line in unfaithful:
             self._record.note(f"graph {graph.index} is compared on copies: {line}")
@@ -144,6 +254,8 @@ class Comparer:
 
     def _judge(self, graph: CapturedGraph, number: int, call: Call, expected: Side, actual: Side) -> None:
         """Judge a call by both sides' results and inputs afterwards, and hold it if it fails."""
+        if self.merged.keep(graph.index, number, expected.result, actual.result):
+            self._record.excuse("one_object", graph)
         found = compare_call(call, lambda each: actual, expected, known=graph.known)
         if isinstance(found, Raised):
             self._cannot_compare(graph, found.error)
@@ -167,17 +279,17 @@ class Comparer:
         if verdict.note:
             self._record.note(verdict.note)
         with contextlib.suppress(Exception):  # only a figure in the report: no verdict depends on it
-            self._record.largest.look(graph.module.graph, found)
+            self._record.largest.look(_module(call).graph, found)
 
     def _judge_own_random(self, graph: CapturedGraph, number: int, call: Call, expected: Side) -> None:
         """Judge what Inductor's own random operators return at the first call of a graph, and hold it if that is of another dtype or shape."""
-        if not own_random.gives_otherwise(graph.module, call, expected):
+        if not own_random.gives_otherwise(_module(call), call, expected):
             return
         # The script's tolerance would decide, and the values are of another stream.
         call = replace(call, random=False, tolerance=None)
         found = compare_call(
             call,
-            lambda each: own_random.compiled_side(graph.module, graph.backend, each, expected),
+            lambda each: own_random.compiled_side(_module(call), graph.backend, each, expected),
             expected,
             begins=self._phases(graph, number, "run"),
         )
@@ -229,10 +341,11 @@ class Comparer:
         graph: CapturedGraph,
         number: int,
         call: Call,
-        compiled: Function,
+        compiled: Run,
         actual: Any,
         edges: Sequence[GradientEdge],
         inputs: Sequence[Any],
+        replay: communication.Replay | None = None,
     ) -> None:
         if graph.random and graph.recomputes:
             # A replayed backward would draw other random numbers than the first one.
@@ -247,7 +360,7 @@ class Comparer:
             self._record.note(f"graph {graph.index} {HOOKED}")
             return
         try:
-            self.backwards.keep(BackwardCall(graph, number, call, compiled, actual, edges, inputs))
+            self.backwards.keep(BackwardCall(graph, number, call, compiled, actual, edges, inputs, replay))
         except Exception as error:
             self._cannot_compare_gradients(graph, error)
 
@@ -267,12 +380,19 @@ class Comparer:
     def _replayed(self, backward: BackwardCall, replay: GradientCall, is_over: bool) -> Failure | None:
         """The failure of a replay; None if it passes, or if it cannot be compared."""
         graph, number = backward.graph, backward.number
+        if backward.heard is not None and not backward.heard.has_groups:
+            self._leave_gradients(graph, "the script has left the process groups of its collectives")
+            return None
         phases = self._phases(graph, graph.calls - 1, "backward")
-        found = compare_call(replay, backward.compiled, known=graph.known, begins=phases)
-        if isinstance(found, Judged) and not found.verdict.fault:
-            own, judged = backward.own(found.actual), found
-            if own is not None:
-                found = compare_call(replay, lambda each: own, judged.expected, known=graph.known)
+        with communication.refusals() as refused:
+            found = compare_call(replay, backward.compiled, known=graph.known, begins=phases)
+            if isinstance(found, Judged) and not found.verdict.fault:
+                own, judged = backward.own(found.actual), found
+                if own is not None:
+                    found = compare_call(replay, lambda each: own, judged.expected, known=graph.known)
+        if refused:
+            self._leave_gradients(graph, refused[0])
+            return None
         if isinstance(found, Raised):
             error = found.error
             if found.step is ComparisonStep.EAGER:
@@ -283,9 +403,10 @@ class Comparer:
                 self._record.excuse("gradients_unreplayed", graph, fact=fact)
                 return None
             if found.step is ComparisonStep.COMPILED:
-                self._lost.end_if(error, graph, number, "backward")
-            # Where the script's own backward succeeded, the replay is at fault.
-            if found.step is ComparisonStep.COMPARE or not is_over:
+                is_ours = backward.heard is not None
+                self._lost.end_if(error, None if is_ours else graph, number, "backward", by_us=is_ours)
+            # Where the script's own backward succeeded the replay is at fault, and one with collectives of ours always may be.
+            if found.step is ComparisonStep.COMPARE or not is_over or backward.heard is not None:
                 self._cannot_compare_gradients(graph, error)
                 return None
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
@@ -295,7 +416,7 @@ class Comparer:
         verdict = found.verdict
         self._record.compared(graph, number, verdict, "backward")
         with contextlib.suppress(Exception):
-            self._record.largest.look(graph.module.graph, found)
+            self._record.largest.look(_module(replay).graph, found)
         return Failure("backward", "wrong_gradient", verdict=verdict) if verdict.fault else None
 
     def _phases(self, graph: CapturedGraph, number: int, compiled: str) -> Begins:
@@ -327,3 +448,14 @@ class Comparer:
         self._record.cannot_compare(graph, error)
         fact = f"gradients of graph {graph.index}: {type(error).__name__}: {error}"
         self._record.excuse("gradients_unreplayed", graph, fact=fact)
+
+
+def _made(compiled: Function, args: list[Any]) -> Any:
+    """The script's own call, which all ranks make."""
+    with communication.together():
+        return compiled(*args)
+
+
+def _module(call: Call) -> fx.GraphModule:
+    assert isinstance(call.function, fx.GraphModule)
+    return call.function
