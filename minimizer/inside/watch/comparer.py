@@ -14,25 +14,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from torch import fx
 from torch.autograd.graph import GradientEdge
 from torch.fx.experimental._backward_state import BackwardState
 
-from ..failures import describe, device_error, raised_while_compiling
+from ..failures import describe, raised_while_compiling
 from ..graph.severed import Unmatched, Unseverable
 from ..messages import Failure
-from ..referee import steadiness
 from ..referee.call import Call, Function, GradientCall, Side
-from ..referee.comparison import Begins, ComparisonStep, Judged, Raised, Run, compare_call
-from ..referee.referee import Verdict
+from ..referee.comparison import ComparisonStep, Judged, Raised, Run, compare_call
 from ..values import communication, snapshot
 from ..values.device import settle
 from ..values.rounding import tensors
-from . import own_random
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
-from .draws import Draws, raises_on_draws
+from .draws import Draws
 from .holder import Holder
+from .judge import Judge, module_of
 from .kept_outputs import KeptOutputs
 from .line import Line
 from .lost import LostGpu
@@ -50,8 +47,13 @@ class Comparer:
     def __init__(self, record: Record, line: Line, holder: Holder, lost: LostGpu) -> None:
         self._record, self._asked, self._line, self._holder, self._lost = record, record.asked, line, holder, lost
         self.backwards, self.kept, self.merged = Backwards(), KeptOutputs(), MergedOutputs()
-        self.draws = Draws()
+        self._judge = Judge(record, line, holder, lost, self.merged)
         self._replays = Replays()
+
+    @property
+    def draws(self) -> Draws:
+        """The random operators of the script."""
+        return self._judge.draws
 
     def compared(self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any]) -> Any:
         """Run a call of the script compiled, compare it with eager, and return the compiled result.
@@ -67,7 +69,7 @@ class Comparer:
         try:
             call = self._call(graph, inputs)
         except Exception as error:
-            self._cannot_compare(graph, error)
+            self._judge.cannot_compare(graph, error)
             return _made(compiled, args)
         if self._holder.is_at(graph, number):
             self._holder.hold(graph, call, Failure("run"))
@@ -83,7 +85,7 @@ class Comparer:
                 actual = _made(compiled, args)
             except Exception as raised:
                 if graph.draws_by_inductor and type(raised) is type(error):
-                    self._judge_own_errors(graph, number, call, error)
+                    self._judge.judge_own_errors(graph, number, call, error)
                 raise
             self._record.raises_on_copies(graph, number, error)
             return actual
@@ -99,8 +101,8 @@ class Comparer:
             self._lost.end_if(error, graph, number, "run")
             if graph.draws_by_inductor:
                 # It may raise only with eager's random numbers, which the script does not ask for.
-                self._judge_own_random(graph, number, call, expected)
-            failure = self._steady(graph, call, Failure("run", "runtime_error", exception=describe(error)))
+                self._judge.judge_own_random(graph, number, call, expected)
+            failure = self._judge.steady(graph, call, Failure("run", "runtime_error", exception=describe(error)))
             if failure is not None:
                 self._holder.hold(graph, call, failure)
             raise
@@ -111,7 +113,7 @@ class Comparer:
         if self._asked.measure and number == 0:
             self._time(graph, call, compiled)
         if self._asked.values:
-            self._judge(graph, number, call, expected, Side(actual, inputs).in_container_of(expected))
+            self._judge.judge(graph, number, call, expected, Side(actual, inputs).in_container_of(expected))
             if call.switches.grad:
                 run = functools.partial(graph.lifted.run, compiled=compiled)
                 self._keep_for_backward(graph, number, call, run, actual, edges, inputs)
@@ -133,7 +135,7 @@ class Comparer:
         except Unseverable as error:
             return self._whole(graph, number, compiled, args, str(error))
         except Exception as error:
-            self._cannot_compare(graph, error)
+            self._judge.cannot_compare(graph, error)
             self._line.phase("script", graph, number)
             return _made(compiled, args)
         held, name = self.kept.before(inputs), f"call {number} of graph {graph.index}"
@@ -154,7 +156,7 @@ class Comparer:
         except Exception as error:
             self._lost.end_if(error, by_us=True)
             if not refused:
-                self._cannot_compare(graph, error)
+                self._judge.cannot_compare(graph, error)
                 return actual
         finally:
             snapshot.set_rng_state(after)
@@ -167,7 +169,7 @@ class Comparer:
         if self._holder.is_at(graph, number):
             self._holder.hold(graph, own.call, Failure("run"))
         if self._asked.values:
-            self._judge(graph, number, own.call, own.expected, side)
+            self._judge.judge(graph, number, own.call, own.expected, side)
             if call.switches.grad:
                 self._keep_severed(graph, number, own, compiled, actual, edges, side.inputs, heard)
         snapshot.set_rng_state(after)
@@ -252,90 +254,6 @@ class Comparer:
             except Exception as error:
                 self._record.note(f"graph {graph.index} could not be {what}: {type(error).__name__}: {error}")
 
-    def _judge(self, graph: CapturedGraph, number: int, call: Call, expected: Side, actual: Side) -> None:
-        """Judge a call by both sides' results and inputs afterwards, and hold it if it fails."""
-        if self.merged.keep(graph.index, number, expected.result, actual.result):
-            self._record.excuse("one_object", graph)
-        found = compare_call(call, lambda each: actual, expected, known=graph.known)
-        if isinstance(found, Raised):
-            self._cannot_compare(graph, found.error)
-            self._lost.end_if(found.error, by_us=True)
-            return
-        verdict = found.verdict
-        self._record.compared(graph, number, verdict)
-        if verdict.nondeterministic:
-            self._record.is_unsteady(graph)
-        is_passed_by = verdict.layout_only and not self._asked.layout and graph.index in self._record.layouts
-        if verdict.fault and not is_passed_by:
-            self._fails(graph, number, call, Failure("run", verdict.kind, verdict=verdict))
-        elif graph.draws_by_inductor and graph.compared == [number]:
-            self._judge_own_random(graph, number, call, expected)
-            with contextlib.suppress(Exception):  # a graph that cannot be interpreted
-                self.draws.note(graph.index, graph.module, call)
-        elif not self._record.other_zeros:
-            with contextlib.suppress(Exception):  # a tensor subclass may refuse to say which sign its zeros have
-                if found.has_other_zeros:
-                    self._record.other_zeros = f"call {number} of graph {graph.index}"
-        if verdict.note:
-            self._record.note(verdict.note)
-        with contextlib.suppress(Exception):  # only a figure in the report: no verdict depends on it
-            self._record.largest.look(_module(call).graph, found)
-
-    def _judge_own_random(self, graph: CapturedGraph, number: int, call: Call, expected: Side) -> None:
-        """Judge what Inductor's own random operators return at the first call of a graph, and hold it if that is of another dtype or shape."""
-        if not own_random.gives_otherwise(_module(call), call, expected):
-            return
-        # The script's tolerance would decide, and the values are of another stream.
-        call = replace(call, random=False, tolerance=None)
-        found = compare_call(
-            call,
-            lambda each: own_random.compiled_side(_module(call), graph.backend, each, expected),
-            expected,
-            begins=self._phases(graph, number, "run"),
-        )
-        if isinstance(found, Raised):
-            error = found.error
-            self._lost.end_if(error, graph, number, "run")
-            self._record.note(
-                f"graph {graph.index}, with Inductor's own random numbers: {type(error).__name__}: {error}"
-            )
-        elif found.verdict.is_wrong:
-            with own_random.in_use():  # the state that the held call is described with
-                self._fails(graph, number, call, Failure("run", found.verdict.kind, verdict=found.verdict))
-
-    def _judge_own_errors(self, graph: CapturedGraph, number: int, call: Call, error: Exception) -> None:
-        """Hold a call that raises with eager's random operators, and returns with Inductor's own, which the script asks for.
-
-        Not where the error may depend on the numbers drawn, or the GPU is full. The first such call of a graph stands for the others: each
-        costs a compilation.
-        """
-        if graph.asked_own_errors or device_error(error) or raises_on_draws(graph.module, call):
-            return
-        graph.asked_own_errors = True
-        call = replace(call, random=False, tolerance=None)
-        self._line.phase("run", graph, number)
-        try:
-            own_random.compiled_result(graph.module, graph.backend, call)
-        except Exception as raised:
-            self._lost.end_if(raised, graph, number, "run")
-            return
-        with own_random.in_use():  # the state that the held call is described with
-            self._holder.hold(graph, call, Failure("run", "missing_error", exception=describe(error)))
-
-    def _fails(
-        self, graph: CapturedGraph, number: int, call: Call, failure: Failure, backward: BackwardCall | None = None
-    ) -> None:
-        """Hold a call that fails, or count it, unless eager is not deterministic there."""
-        left = self._steady(graph, call, failure)
-        if left is None:
-            return
-        if left.verdict is not None and left.verdict.layout_only and not self._asked.layout:
-            self._record.layout(graph, number, left.verdict)
-        elif self._record.each is not None:
-            self._record.each.fails(graph.key if backward is None else backward.key, str(left.kind))
-        else:
-            self._holder.hold(graph, call, left, backward)
-
     def _keep_for_backward(
         self,
         graph: CapturedGraph,
@@ -362,7 +280,7 @@ class Comparer:
         try:
             self.backwards.keep(BackwardCall(graph, number, call, compiled, actual, edges, inputs, replay))
         except Exception as error:
-            self._cannot_compare_gradients(graph, error)
+            self._judge.cannot_compare_gradients(graph, error)
 
     def _check_gradient(self, backward: BackwardCall, is_over: bool) -> None:
         graph = backward.graph
@@ -372,10 +290,10 @@ class Comparer:
                 self._holder.hold(graph, replay, Failure("backward"), backward)
             failure = self._replayed(backward, replay, is_over)
         except Exception as error:
-            self._cannot_compare_gradients(graph, error)
+            self._judge.cannot_compare_gradients(graph, error)
             return
         if failure is not None:
-            self._fails(graph, backward.number, replay, failure, backward)
+            self._judge.fails(graph, backward.number, replay, failure, backward)
 
     def _replayed(self, backward: BackwardCall, replay: GradientCall, is_over: bool) -> Failure | None:
         """The failure of a replay; None if it passes, or if it cannot be compared."""
@@ -383,7 +301,7 @@ class Comparer:
         if backward.heard is not None and not backward.heard.has_groups:
             self._leave_gradients(graph, "the script has left the process groups of its collectives")
             return None
-        phases = self._phases(graph, graph.calls - 1, "backward")
+        phases = self._judge.phases(graph, graph.calls - 1, "backward")
         with communication.refusals() as refused:
             found = compare_call(replay, backward.compiled, known=graph.known, begins=phases)
             if isinstance(found, Judged) and not found.verdict.fault:
@@ -407,7 +325,7 @@ class Comparer:
                 self._lost.end_if(error, None if is_ours else graph, number, "backward", by_us=is_ours)
             # Where the script's own backward succeeded the replay is at fault, and one with collectives of ours always may be.
             if found.step is ComparisonStep.COMPARE or not is_over or backward.heard is not None:
-                self._cannot_compare_gradients(graph, error)
+                self._judge.cannot_compare_gradients(graph, error)
                 return None
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"
             return Failure("backward", kind, exception=describe(error))
@@ -416,46 +334,11 @@ class Comparer:
         verdict = found.verdict
         self._record.compared(graph, number, verdict, "backward")
         with contextlib.suppress(Exception):
-            self._record.largest.look(_module(replay).graph, found)
+            self._record.largest.look(module_of(replay).graph, found)
         return Failure("backward", "wrong_gradient", verdict=verdict) if verdict.fault else None
-
-    def _phases(self, graph: CapturedGraph, number: int, compiled: str) -> Begins:
-        """Report the steps of a comparison as phases. ``compiled``: the phase in which compiled code runs."""
-        return lambda call, step: self._line.phase(
-            compiled if step is ComparisonStep.COMPILED else "compare", graph, number
-        )
-
-    def _steady(self, graph: CapturedGraph, call: Call, failure: Failure) -> Failure | None:
-        """A failure without the places at which eager is not deterministic: there the compiler is not to blame, which is recorded.
-
-        None if nothing is left of it.
-        """
-        verdict = failure.verdict or Verdict()
-        left = steadiness.steady(call, verdict)
-        if left is verdict:
-            return failure
-        self._record.excuse("eager_unsteady", graph)
-        if left is None:
-            self._record.is_unsteady(graph)
-            return None
-        return replace(failure, kind=failure.kind if failure.phase == "backward" else left.kind, verdict=left)
-
-    def _cannot_compare(self, graph: CapturedGraph, error: Exception) -> None:
-        self._record.cannot_compare(graph, error)
-        self._record.excuse("error_of_ours", graph, left_out=f"{type(error).__name__}: {error}")
-
-    def _cannot_compare_gradients(self, graph: CapturedGraph, error: Exception) -> None:
-        self._record.cannot_compare(graph, error)
-        fact = f"gradients of graph {graph.index}: {type(error).__name__}: {error}"
-        self._record.excuse("gradients_unreplayed", graph, fact=fact)
 
 
 def _made(compiled: Function, args: list[Any]) -> Any:
     """The script's own call, which all ranks make."""
     with communication.together():
         return compiled(*args)
-
-
-def _module(call: Call) -> fx.GraphModule:
-    assert isinstance(call.function, fx.GraphModule)
-    return call.function
