@@ -300,6 +300,8 @@ class Survey:
 
     def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: WhyNot) -> Any:
         """Make a call of a graph, compared if the plan says so. ``why_not``: why no call of it can be compared."""
+        if communication.reruns():  # of a call around this one, by this rank alone: the script's own call makes it too
+            return compiled(*args)
         if is_capturing():
             why_not = WhyNot("captured", f"it {WHY_CAPTURED}")
         elif graph.why_not:  # perhaps since an earlier call

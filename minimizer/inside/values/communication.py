@@ -70,11 +70,12 @@ Handler = Callable[[str, Any, Any, Callable[[], Any]], Any]
 
 @dataclass(frozen=True)
 class _Mode:
-    """What a thread does with its collectives. ``handler``: makes them; None: as ever. ``waited``: told of each tensor that functional
-    collectives have written and that was waited for. ``refused``: the lists of the `refusals` that are open.
+    """What a thread does with its collectives. ``handler``: makes them; None: as ever. ``is_rerun``: see `reruns`. ``waited``: told of each tensor
+    that functional collectives have written and that was waited for. ``refused``: the lists of the `refusals` that are open.
     """
 
     handler: Handler | None = None
+    is_rerun: bool = False
     waited: Callable[[Tensor], None] | None = None
     refused: tuple[list[str], ...] = ()
 
@@ -213,12 +214,17 @@ def alone() -> contextlib.AbstractContextManager[None]:
     def refuse(operator: str, args: Any, kwargs: Any, make: Callable[[], Any]) -> Any:
         raise _refusal(f"a rerun by one rank would wait for the others in {operator.strip('_')}")
 
-    return _in_mode(replace(_mode(), handler=refuse))
+    return _in_mode(replace(_mode(), handler=refuse, is_rerun=True))
+
+
+def reruns() -> bool:
+    """Whether this thread runs something once more that no other rank does."""
+    return _mode().is_rerun
 
 
 def together() -> contextlib.AbstractContextManager[None]:
     """Inside, this rank communicates as ever: what runs there all ranks run."""
-    return _in_mode(replace(_mode(), handler=None))
+    return _in_mode(replace(_mode(), handler=None, is_rerun=False))
 
 
 @contextlib.contextmanager
@@ -275,7 +281,7 @@ def recorded() -> Iterator[list[Heard]]:
                 one.unknown = one.unknown or _uncopied(error)
 
     try:
-        with _in_mode(replace(_mode(), handler=record, waited=waited)):
+        with _in_mode(replace(_mode(), handler=record, is_rerun=False, waited=waited)):
             yield heard
     finally:
         for one, _ in under_way:  # handed on, or forgotten: the script may wait for it later
@@ -320,7 +326,7 @@ class Replay:
             is_alone = len(getattr(torch.ops.c10d, operator).default._schema.returns) == 1
             return work if is_alone else (args[written], work)
 
-        with _in_mode(replace(_mode(), handler=play)):
+        with _in_mode(replace(_mode(), handler=play, is_rerun=True)):
             yield
 
 

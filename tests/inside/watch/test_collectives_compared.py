@@ -317,3 +317,30 @@ def test_a_script_that_leaves_its_groups_on_its_way_out_keeps_its_failure(child:
     found = held(survey(child, script(home, HEAD + dedent(text)), nproc=2))
     assert (found.failure.phase, found.failure.kind) == ("backward", "runtime_error")
     assert found.failure.exception is not None and found.failure.exception.message == "only in the backward"
+
+
+NESTED = """
+inner = torch.compile(lambda x: all_reduce(x.sin(), "sum", world){inside}, backend="aot_eager")
+
+@torch.library.custom_op("ranks::{name}", mutates_args=())
+def nested(x: torch.Tensor) -> torch.Tensor:
+    return inner(x).clone()
+
+nested.register_fake(torch.empty_like)
+step = torch.compile(lambda x: nested(x.cos()){outside}, backend="aot_eager")
+for _ in range(2):
+    step(torch.ones(3) + rank)
+"""
+NESTS = {"communicates": ("", ""), "both": ("", " * all_reduce(x, 'sum', world)")}
+
+
+@pytest.mark.parametrize("how", NESTS)
+def test_compiled_code_within_a_call_is_compared_where_all_ranks_run_it(child: Executor, home: Path, how: str) -> None:
+    """And not where this rank runs the call around it once more: it would wait for the others for ever."""
+    inside, outside = NESTS[how]
+    text = NESTED.format(inside=inside, outside=outside, name=how)
+    found = finished(survey(child, script(home, HEAD + text + END), nproc=2))
+    seen = found.checked
+    assert (found.exception, found.suspects, seen.calls, seen.planned) == (None, [], 2, 4)
+    (why,) = seen.not_compared
+    assert why.startswith("2 calls of graph 0") and "a rerun by one rank would wait for the others in allreduce" in why
