@@ -15,8 +15,10 @@ from .stack import stack_of
 
 MAX_MESSAGE = 4000
 """Characters of a message to keep, to limit the traffic over the pipe."""
-CONTROL_FLOW = {"RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis"}
-"""Exceptions of Dynamo's own control flow; not failures."""
+_CONTROL_FLOW = {
+    "RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis", "_StopRecomputationError",
+}  # fmt: skip
+"""Exceptions by which Dynamo begins again, or a checkpoint ends a call that it makes once more as soon as it has saved what it has to."""
 MAX_CHAIN = 100
 """Most exceptions in a followed chain."""
 COMPILER_EXCEPTIONS = {"torch._dynamo.exc", "torch._inductor.exc"}
@@ -208,3 +210,8 @@ def raised_by_dynamo(error: BaseException) -> bool:
     if begun is None or codes[-1].co_filename.endswith(ASSERTION):
         return False
     return not any(FAKE_KERNELS in code.co_filename or code.co_name == "run_node" for code in codes[begun:])
+
+
+def is_control_flow(error: BaseException) -> bool:
+    """Whether an exception is of PyTorch's own control flow, and no failure."""
+    return bool(_CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})

@@ -41,7 +41,11 @@ NEEDED: Mapping[str, Sequence[str]] = {
     ),
     "tells whether a script looks at the wrapper of a module": ("torch._dynamo.eval_frame:OptimizedModule",),
     "tells when a backward runs": ("torch.autograd:_engine_run_backward", "torch.autograd.graph:_engine_run_backward"),
-    "tells whether hooks change the tensors saved for a backward": ("torch._C._autograd:_top_saved_tensors_default_hooks",),
+    "tells whether hooks change the tensors saved for a backward, and leaves them in our own runs": (
+        "torch._C._autograd:_top_saved_tensors_default_hooks", "torch._C._autograd:_pop_saved_tensors_default_hooks",
+        "torch._C._autograd:_push_saved_tensors_default_hooks",
+        "torch._C._autograd:_saved_tensors_hooks_get_disabled_error_message",
+    ),
     "tells which random numbers a checkpoint draws again": (
         "torch._higher_order_ops.wrap:TagActivationCheckpoint.__call__",
         "torch._higher_order_ops.wrap:WrapActivationCheckpoint.__call__",

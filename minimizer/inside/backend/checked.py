@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..failures import CONTROL_FLOW, describe
+from ..failures import describe, is_control_flow
 from ..graph.collectives import WHY_ONCE, communicates
 from ..graph.graphs import concrete
 from ..graph.lifted import LiftedGraph
@@ -107,7 +107,7 @@ class CheckedGraph:
         """Compile the graph; if the compiler fails and eager does not, the graph runs in eager.
 
         Raises:
-            Exception: the compiler's, if eager raises too or the graph communicates; or one of Dynamo's control flow.
+            Exception: the compiler's, if eager raises too or the graph communicates; or one of PyTorch's control flow.
         """
         if is_capturing():
             self._compiled = compile_()
@@ -116,7 +116,7 @@ class CheckedGraph:
         try:
             self._compiled = compile_()
         except Exception as error:
-            if CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__}:
+            if is_control_flow(error):
                 raise
             values = self._when_eager_runs(inputs, rng)
             if values is None:

@@ -25,7 +25,7 @@ from torch._dynamo.utils import get_metrics_context
 from .. import messages
 from ..compiler import caches, subsystems
 from ..compiler.backend_place import take_place
-from ..failures import CONTROL_FLOW, describe
+from ..failures import describe, is_control_flow
 from ..graph import state
 from ..graph.graphs import concrete
 from ..messages import Failure, Finished
@@ -255,8 +255,7 @@ class Survey:
                 compiled = compile_()
         except BaseException as error:
             self._lost.end_if(error, graph, None, "compile")
-            steering = bool(CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
-            if not steering and isinstance(error, Exception) and graph.eager_error is None:
+            if not is_control_flow(error) and isinstance(error, Exception) and graph.eager_error is None:
                 self._holder.hold(graph, call, Failure("compile", "compile_error", exception=describe(error)))
             raise
         finally:

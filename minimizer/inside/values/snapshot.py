@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from ..gpu import has_gpu, runtime
-from . import pages, transforms, views
+from . import pages, saved_hooks, transforms, views
 
 _ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, type, type(Ellipsis),
@@ -326,7 +326,8 @@ class GlobalState:
     def applied(self) -> Iterator[None]:
         """Run the body under these switches, and restore the previous ones.
 
-        Compiled autograd is off for the body: it would compile the backward passes that serve as eager's side.
+        Compiled autograd is off for the body: it would compile the backward passes that serve as eager's side. So are the script's hooks on
+        saved tensors.
         """
         before = global_state()
         with contextlib.ExitStack() as stack:
@@ -334,6 +335,7 @@ class GlobalState:
             stack.callback(_set_plain_switches, before)
             _set_plain_switches(self)
             stack.enter_context(_no_compiled_autograd())
+            stack.enter_context(saved_hooks.left())
             stack.enter_context(torch.inference_mode(self.inference))
             stack.enter_context(torch.set_grad_enabled(self.grad))
             stack.enter_context(self.casting())

@@ -17,7 +17,7 @@ from typing import Any
 from torch.autograd.graph import GradientEdge
 from torch.fx.experimental._backward_state import BackwardState
 
-from ..failures import describe, raised_while_compiling
+from ..failures import describe, is_control_flow, raised_while_compiling
 from ..graph.severed import Unmatched, Unseverable
 from ..messages import Failure
 from ..referee.call import Call, Function, GradientCall, Side
@@ -98,13 +98,8 @@ class Comparer:
             actual = _made(compiled, args)
             settle()
         except Exception as error:
-            self._lost.end_if(error, graph, number, "run")
-            if graph.draws_by_inductor:
-                # It may raise only with eager's random numbers, which the script does not ask for.
-                self._judge.judge_own_random(graph, number, call, expected)
-            failure = self._judge.steady(graph, call, Failure("run", "runtime_error", exception=describe(error)))
-            if failure is not None:
-                self._holder.hold(graph, call, failure)
+            if not is_control_flow(error):
+                self._fails_to_run(graph, number, call, expected, error)
             raise
         self._line.phase("compare", graph, number)
         self.kept.after(name, held)
@@ -119,6 +114,16 @@ class Comparer:
                 self._keep_for_backward(graph, number, call, run, actual, edges, inputs)
         snapshot.set_rng_state(after)
         return actual
+
+    def _fails_to_run(self, graph: CapturedGraph, number: int, call: Call, expected: Side, error: Exception) -> None:
+        """Hold a call that raises only compiled."""
+        self._lost.end_if(error, graph, number, "run")
+        if graph.draws_by_inductor:
+            # It may raise only with eager's random numbers, which the script does not ask for.
+            self._judge.judge_own_random(graph, number, call, expected)
+        failure = self._judge.steady(graph, call, Failure("run", "runtime_error", exception=describe(error)))
+        if failure is not None:
+            self._holder.hold(graph, call, failure)
 
     def _compared_severed(
         self, graph: CapturedGraph, number: int, compiled: Function, args: list[Any], whole: list[Any]
