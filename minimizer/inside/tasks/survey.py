@@ -21,6 +21,7 @@ import torch
 import torch._inductor.config
 from torch import fx
 from torch._dynamo.utils import get_metrics_context
+from torch._subclasses import FakeTensor
 
 from .. import messages
 from ..compiler import caches, subsystems
@@ -133,8 +134,7 @@ class Survey:
 
     def _other_ranks(self) -> contextlib.AbstractContextManager[None]:
         request = self._request
-        where = request.nproc, request.rank, request.script, request.args, request.text, request.stacks
-        return other_ranks(*where, eagers_random=request.compile)
+        return other_ranks(request.nproc, request.rank, request.script, request.args, request.text, request.stacks)
 
     def _watch_communication(self) -> None:
         if not self._is_communication_watched:
@@ -223,8 +223,6 @@ class Survey:
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
         graph = CapturedGraph(len(self._coverage.graphs), module, backend, inputs)
         self._coverage.add(graph, _frame())
-        if self._request.nproc > 1:  # as in the other ranks, whatever this one can find out about the graph
-            self._use_eagers_random()
         graph.draws_eagers = torch._inductor.config.fallback_random or not own_random.is_used_by(backend)
         # A script may also begin its ranks itself, or be the only one.
         if graph.communicates or (torch.distributed.is_available() and torch.distributed.is_initialized()):
@@ -284,22 +282,20 @@ class Survey:
         if graph.random:
             # Make inductor use eager's random numbers, so that the graph can be compared. Never reset: a backward is
             # compiled later, when the script gets there.
-            self._use_eagers_random()
+            if not torch._inductor.config.fallback_random:
+                self._replaces_random = True
+                self._health.settings.leave_out(f"torch._inductor.config.{state.FALLBACK_RANDOM}")
             replaces = self._replaces_random or state.refuses_random(graph.backend)
             graph.draws_by_inductor = replaces and own_random.is_used_by(graph.backend)
+            torch._inductor.config.fallback_random = True
             self._record.excuse("random_replaced", graph)
         graph.eager_seconds = time.monotonic() - begun
         self._health.ours(graph.eager_seconds)
 
-    def _use_eagers_random(self) -> None:
-        if not torch._inductor.config.fallback_random:
-            self._replaces_random = True
-            self._health.settings.leave_out(f"torch._inductor.config.{state.FALLBACK_RANDOM}")
-            torch._inductor.config.fallback_random = True
-
     def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: WhyNot) -> Any:
         """Make a call of a graph, compared if the plan says so. ``why_not``: why no call of it can be compared."""
-        if communication.reruns():  # of a call around this one, by this rank alone: the script's own call makes it too
+        if communication.reruns() or any(isinstance(arg, FakeTensor) for arg in args):
+            # No call of the script's: part of a rerun of ours, or of the compilation of a graph that DDP's optimizer has split.
             return compiled(*args)
         if is_capturing():
             why_not = WhyNot("captured", f"it {WHY_CAPTURED}")

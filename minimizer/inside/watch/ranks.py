@@ -19,7 +19,7 @@ RUN = f"""\
 def _as_rank():
     import os, sys, threading, time
     global __file__
-    __file__, file, stacks, random, *args = sys.argv[1:]
+    __file__, file, stacks, *args = sys.argv[1:]
     sys.argv, sys.path[0] = [__file__, *args], os.path.dirname(__file__)
     stacks = open(stacks, "w", encoding="ascii", errors="backslashreplace")
 
@@ -37,9 +37,6 @@ def _as_rank():
             print("\\n".join(lines), file=stacks, flush=True)
 
     threading.Thread(target=write_stacks, daemon=True).start()
-    if random:
-        import torch._inductor.config
-        torch._inductor.config.fallback_random = True
     try:
         exec(compile(open(file, "rb").read(), __file__, "exec"), globals())
         print("{RANK_ENDED}", file=stacks, flush=True)
@@ -57,7 +54,7 @@ the process dies of it now and then.
 
 @contextlib.contextmanager
 def other_ranks(
-    count: int, own: int, path: str, args: Sequence[str], text: str | None, stacks: str | None, *, eagers_random: bool
+    count: int, own: int, path: str, args: Sequence[str], text: str | None, stacks: str | None
 ) -> Iterator[None]:
     """Make this process the rank ``own`` of ``count`` on this machine, with the variables that torchrun sets, and start the others.
 
@@ -68,8 +65,6 @@ def other_ranks(
         args: its arguments.
         text: stands in for the script's own; None: its own.
         stacks: a folder in which each of the others writes its stacks, into a file by its number; None: nowhere.
-        eagers_random: have the code that Inductor compiles in them draw eager's random numbers, as that of the watched rank does: else the
-            random states of the ranks would part.
     """
     if count == 1:
         yield
@@ -87,7 +82,7 @@ def other_ranks(
         program = file.name
     others = [
         subprocess.Popen(
-            [sys.executable, "-c", RUN, path, program, stacks_file(stacks, rank), "1" if eagers_random else "", *args],
+            [sys.executable, "-c", RUN, path, program, stacks_file(stacks, rank), *args],
             env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
         for rank in range(count)

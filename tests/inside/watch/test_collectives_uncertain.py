@@ -94,33 +94,37 @@ def test_an_island_of_autocast_stays_one_where_distributed_tensors_are_compared(
     assert wrong.failure.kind == "wrong_output"
 
 
-DRAWN = """
-@torch.compile
-def step(x):
-    total = all_reduce(x.sum(), "sum", world)
-    return nn.functional.dropout(x, 0.5) * total{fault}
+SPLIT = """
+from torch.nn.parallel import DistributedDataParallel
 
 
-plain = torch.compile(lambda x: nn.functional.dropout(x, 0.5))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.head = nn.Linear(400, 800), nn.Linear(800, 400), nn.Linear(400, 8)
+
+    def forward(self, x):
+        return self.head(self.down(self.up(x).relu()).tanh())
+
+
+torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = {fault}
 torch.manual_seed(0)
+step = torch.compile(DistributedDataParallel(Net(), bucket_cap_mb=1))
+torch.manual_seed(1 + rank)
 for _ in range(2):
-    step(torch.ones(64))
-    plain(torch.ones(65))
-drawn = [torch.empty(4) for _ in range(2)]
-dist.all_gather(drawn, torch.rand(4))
-assert torch.equal(*drawn), "the random states of the ranks have parted"
+    step(torch.randn(4, 400)).square().sum().backward()
 """
 
 
-def test_random_states_of_ranks_do_not_part(child: Executor, home: Path) -> None:
-    """Inductor draws by a generator of its own in all of them, or in none."""
-    for rank in (0, 1):
-        found = finished(survey(child, script(home, HEAD + DRAWN.format(fault="") + END), nproc=2, rank=rank))
-        seen = found.checked
-        assert (found.exception, found.suspects, seen.calls, seen.planned) == (None, [], 4, 4)
-        assert seen.not_compared == []
-    path = script(home, HEAD + f"{RELU_BUG}{DRAWN.format(fault=' + x.relu()')}" + END)
-    assert held(survey(child, path, nproc=2)).failure.kind == "wrong_output"
+def test_graphs_that_the_optimizer_of_ddp_has_split_are_compared(child: Executor, home: Path) -> None:
+    """While it compiles one it calls it with fake tensors, which is no call of the script's."""
+    found = finished(survey(child, script(home, HEAD + SPLIT.format(fault=None) + END), nproc=2))
+    seen = found.checked
+    assert (found.exception, found.suspects, found.notes, seen.not_compared) == (None, [], [], [])
+    assert seen.graphs > 1
+    assert seen.calls == seen.planned == seen.backward == 2 * seen.graphs
+    wrong = held(survey(child, script(home, HEAD + SPLIT.format(fault='"accuracy"') + END), nproc=2))
+    assert wrong.failure.kind == "wrong_output"
 
 
 RELU_BUG = 'torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"\n'

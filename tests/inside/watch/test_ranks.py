@@ -243,7 +243,7 @@ def judged_soon(child: Executor, path: Path) -> Settled:
 def test_another_rank_tells_its_stacks_in_a_thread_of_python(tmp_path: Path) -> None:
     """The timer of ``faulthandler`` reads frames of threads that run: processes died of it."""
     path, stacks = script(tmp_path, "def waits():\n    input()\n\nwaits()\n", "träin.py"), tmp_path / "stacks"
-    command = [sys.executable, "-c", RUN, str(path), str(path), str(stacks), ""]
+    command = [sys.executable, "-c", RUN, str(path), str(path), str(stacks)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as rank:
         while not stacks.exists() or not (seen := state(1, stacks.read_text())).chain:
             assert rank.poll() is None
