@@ -43,7 +43,7 @@ _CALLS = (
     ),
     Excuse(
         "communicates", "calls",
-        "Calls of graphs whose collectives cannot be cut out are not run again in eager, nor is a backward that communicates",
+        "Calls of graphs that communicate are not run again in eager where their collectives cannot be cut out or compiled code raises, nor is a backward that communicates",
         "a rank that runs a collective again by itself waits forever",
         leaves_open=True,
     ),
@@ -57,6 +57,12 @@ _CALLS = (
         "eager_raises_on_copies", "calls",
         "Calls that eager cannot run on copies of their inputs are not compared",
         "a copy of a view or of a leaf may be refused where the original is not",
+        leaves_open=True,
+    ),
+    Excuse(
+        "ended_by_checkpoint", "calls",
+        "Calls that a checkpoint makes once more, and ends before they return, are not compared",
+        "a checkpoint ends them by an exception as soon as it has what its backward needs",
         leaves_open=True,
     ),
     Excuse(

@@ -15,8 +15,9 @@ from .stack import stack_of
 
 MAX_MESSAGE = 4000
 """Characters of a message to keep, to limit the traffic over the pipe."""
+_ENDED_RECOMPUTATION = "_StopRecomputationError"
 _CONTROL_FLOW = {
-    "RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis", "_StopRecomputationError",
+    "RestartAnalysis", "SkipFrame", "SpeculationRestartAnalysis", "TensorifyScalarRestartAnalysis", _ENDED_RECOMPUTATION,
 }  # fmt: skip
 """Exceptions by which Dynamo begins again, or a checkpoint ends a call that it makes once more as soon as it has saved what it has to."""
 MAX_CHAIN = 100
@@ -215,3 +216,8 @@ def raised_by_dynamo(error: BaseException) -> bool:
 def is_control_flow(error: BaseException) -> bool:
     """Whether an exception is of PyTorch's own control flow, and no failure."""
     return bool(_CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
+
+
+def is_of_checkpoint(error: BaseException) -> bool:
+    """Whether a checkpoint has ended, by this exception, a call that it makes once more."""
+    return any(kind.__name__ == _ENDED_RECOMPUTATION for kind in type(error).__mro__)

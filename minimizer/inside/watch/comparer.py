@@ -17,13 +17,13 @@ from typing import Any
 from torch.autograd.graph import GradientEdge
 from torch.fx.experimental._backward_state import BackwardState
 
-from ..failures import describe, is_control_flow, raised_while_compiling
+from ..failures import describe, is_control_flow, is_of_checkpoint, raised_while_compiling
 from ..graph.severed import Unmatched, Unseverable
 from ..messages import Failure
 from ..referee.call import Call, Function, GradientCall, Side
 from ..referee.comparison import ComparisonStep, Judged, Raised, Run, compare_call
 from ..values import communication, snapshot
-from ..values.device import settle
+from ..values.device import settle, settle_stream
 from ..values.rounding import tensors
 from .backwards import BackwardCall, Backwards
 from .captured import CapturedGraph
@@ -98,7 +98,7 @@ class Comparer:
             actual = _made(compiled, args)
             settle()
         except Exception as error:
-            if not is_control_flow(error):
+            if not self._is_control_flow(graph, error):
                 self._fails_to_run(graph, number, call, expected, error)
             raise
         self._line.phase("compare", graph, number)
@@ -114,6 +114,12 @@ class Comparer:
                 self._keep_for_backward(graph, number, call, run, actual, edges, inputs)
         snapshot.set_rng_state(after)
         return actual
+
+    def _is_control_flow(self, graph: CapturedGraph, error: Exception) -> bool:
+        """Whether an exception of compiled code is PyTorch's own control flow; a call that a checkpoint ends is left open."""
+        if is_of_checkpoint(error):
+            self._record.excuse("ended_by_checkpoint", graph, left_out="a checkpoint ends it before it returns")
+        return is_control_flow(error)
 
     def _fails_to_run(self, graph: CapturedGraph, number: int, call: Call, expected: Side, error: Exception) -> None:
         """Hold a call that raises only compiled."""
@@ -145,9 +151,18 @@ class Comparer:
             return _made(compiled, args)
         held, name = self.kept.before(inputs), f"call {number} of graph {graph.index}"
         self._line.phase("script", graph, number)  # it waits for the other ranks, which is no time of the compiler's
-        with communication.recorded() as heard:
-            actual = compiled(*args)
-            settle()
+        try:
+            with communication.recorded() as heard:
+                actual = compiled(*args)
+            if not any(one.unknown for one in heard):  # else one may still be under way, and the others need not make it yet
+                settle_stream()
+        except Exception as error:
+            self._lost.end_if(error)
+            if not self._is_control_flow(graph, error):
+                # Perhaps on one rank only, or another one's fault.
+                why = f"compiled code raised {type(error).__name__}: {error}"
+                self._record.excuse("communicates", graph, left_out=why)
+            raise
         self._line.phase("compare", graph, number)
         self.kept.after(name, held)
         self.kept.keep(name, actual)

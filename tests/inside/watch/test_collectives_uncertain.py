@@ -294,3 +294,65 @@ def test_an_error_of_ours_is_told_as_ours(child: Executor, home: Path) -> None:
     assert (found.exception, found.missing, found.suspects) == (None, [], [])
     assert [line.partition(": ")[2] for line in found.checked.not_compared] == ["ZeroDivisionError: division by zero"]
     assert says_open(report_of_run(found.checked), "error_of_ours")
+
+
+CAUGHT = """
+def breaks(graph, example):
+    def run(*args):
+        if FAULT:
+            raise ValueError("only compiled")
+        return graph(*args)
+
+    return run
+
+
+step = torch.compile(lambda x: all_reduce(x, "sum", world) + 1, backend=breaks)
+try:
+    step(torch.ones(3))
+except ValueError:
+    pass
+"""
+
+
+@pytest.mark.fault_behind("communicates")
+def test_a_call_that_raises_is_left_open(child: Executor, home: Path) -> None:
+    """Which rank is to blame is not known; the script catches it, so that nothing else tells of it."""
+    found = finished(survey(child, script(home, f"{ALONE}FAULT = True\n{CAUGHT}")))
+    assert (found.exception, found.suspects, found.checked.calls) == (None, [], 0)
+    assert found.checked.not_compared == ["1 call of graph 0: compiled code raised ValueError: only compiled"]
+    assert says_open(report_of_run(found.checked), "communicates")
+    seen = finished(survey(child, script(home, f"{ALONE}FAULT = False\n{CAUGHT}"))).checked
+    assert (seen.calls, seen.not_compared) == (1, [])
+
+
+SETTLED = """
+comparer = sys.modules["minimizer_inside.watch.comparer"]
+settled = []
+comparer.settle, comparer.settle_stream = (lambda: settled.append("all")), (lambda: settled.append("stream"))
+
+
+def waits(graph, example):
+    return graph.forward
+
+
+def hands_on(graph, example):
+    (wait,) = graph.graph.find_nodes(op="call_function", target=torch.ops._c10d_functional.wait_tensor)
+    wait.replace_all_uses_with(wait.args[0])
+    graph.graph.erase_node(wait)
+    graph.recompile()
+    return graph.forward
+
+
+for backend, expected in ((waits, ["stream"]), (hands_on, [])):
+    torch._dynamo.reset()
+    settled.clear()
+    torch.compile(lambda x: all_reduce(x, "sum", world).view(-1), backend=backend)(torch.ones(3))
+    assert settled == expected, settled
+"""
+
+
+def test_nothing_waits_for_a_collective_for_which_the_script_does_not(child: Executor, home: Path) -> None:
+    """To wait for all of a GPU's streams could be to wait for ever."""
+    found = finished(survey(child, script(home, ALONE + SETTLED)))
+    assert found.exception is None, found.exception
+    assert found.checked.calls == 1

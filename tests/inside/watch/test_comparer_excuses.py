@@ -11,6 +11,7 @@ import torch
 from healthy_verdict import is_sure, report_of_run, says_open
 from torch import fx
 from torch.fx.experimental._backward_state import BackwardState
+from torch.utils.checkpoint import checkpoint
 
 from minimizer.engine.child import protocol
 from minimizer.engine.child.bounded import parse
@@ -97,6 +98,29 @@ class Scaled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         return grads[0] * 2
+
+
+class Again:
+    """`torch.exp`, but off in a checkpoint's second call of it, with which the script's backward computes."""
+
+    def __init__(self, off: int) -> None:
+        self._off, self._calls = off, 0
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self._calls += torch._C._autograd._top_saved_tensors_default_hooks(True) is not None  # else it is a run of ours
+        return (x + self._off * (self._calls == 2)).exp()
+
+
+@pytest.mark.needs_excuse("ended_by_checkpoint")
+@pytest.mark.fault_behind("ended_by_checkpoint")
+@pytest.mark.parametrize("off", [0, 1], ids=["healthy", "faulty"])
+def test_a_call_that_a_checkpoint_ends_is_left_open(off: int) -> None:
+    x = leaf()
+    script = Script(lambda x: x.exp(), Again(off), [x])
+    checkpoint(script.call, x, use_reentrant=False).sum().backward()
+    report = script.end()
+    assert says_open(report, "ended_by_checkpoint")
+    assert report.checked.not_compared == ["1 call of graph 0: a checkpoint ends it before it returns"]
 
 
 def graph_of(function: Function, inputs: int = 1) -> fx.GraphModule:
