@@ -18,25 +18,37 @@ from ..values import communication, snapshot
 from ..values.rounding import tensors
 from .severed import SeveredGraph, Unseverable
 
+MOST = 8
+"""Most local graphs that are kept of one graph; a trace costs as much as several calls."""
+
 
 class LocalGraphs:
-    """The local graphs of a graph of distributed tensors, one for each set of sizes that it is called with."""
+    """The local graphs of a graph of distributed tensors, one for each set of sizes, meshes and placements that it is called with."""
 
     def __init__(self, whole: fx.GraphModule) -> None:
         self._whole = whole
-        self._made: dict[Any, SeveredGraph] = {}
+        self._made: dict[Any, tuple[SeveredGraph, list[Any]]] = {}
+        """The local graphs, each with what its key knows by `id`: another object may have that of one that is gone."""
 
     def severed(self, inputs: Sequence[Any]) -> SeveredGraph:
         """The local graph for these inputs, without its collectives; it takes the `parts` of the inputs, and returns those of the results.
 
         Raises:
-            Unseverable: a collective cannot be cut out.
-            Exception: by the code of a tensor subclass.
+            Unseverable: a collective cannot be cut out, or the code of a tensor subclass raises.
         """
         key = tuple(_kind(value) for value in inputs)
-        if key not in self._made:
-            self._made[key] = SeveredGraph(self._traced(inputs))
-        return self._made[key]
+        try:
+            if key in self._made:
+                return self._made[key][0]
+            made = SeveredGraph(self._traced(inputs))
+        except Unseverable:
+            raise
+        except Exception as error:
+            raise Unseverable(f"tracing it raised {type(error).__name__}: {error}") from error
+        self._made[key] = made, [value for value in inputs if not isinstance(value, Tensor)]
+        for oldest in list(self._made)[:-MOST]:
+            del self._made[oldest]
+        return made
 
     def _traced(self, inputs: Sequence[Any]) -> fx.GraphModule:
         def run(*given: Tensor) -> list[Tensor]:
@@ -108,7 +120,17 @@ def _rebuilt(value: Tensor, part: Tensor) -> Tensor:
 
 
 def _kind(value: Any) -> Any:
+    """What has to be equal for two inputs to have the same local graph."""
     if isinstance(value, Tensor):
         part = _part(value)
-        return value.shape, part.shape, part.stride(), part.dtype
-    return value if isinstance(value, (bool, int, float)) else id(value)
+        return *_subclasses(value), part.shape, part.stride(), part.dtype, part.device
+    return repr(value) if isinstance(value, (bool, int, float)) else id(value)
+
+
+def _subclasses(value: Tensor) -> list[Any]:
+    """The type and shape of a tensor and of each that it wraps, and what they hold beside these, such as mesh and placements."""
+    if not is_traceable_wrapper_subclass(value):
+        return [type(value), value.shape]
+    names, context = value.__tensor_flatten__()
+    inner = [held for name in names if isinstance(held := getattr(value, name), Tensor)]
+    return [type(value), value.shape, value.stride(), context, *(each for one in inner for each in _subclasses(one))]

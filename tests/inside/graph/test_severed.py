@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,9 +12,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, fx
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from minimizer.inside.graph.local import LocalGraphs, parts
+from minimizer.inside.graph.local import MOST, LocalGraphs, parts
 from minimizer.inside.graph.severed import SeveredGraph, Unmatched, Unseverable
 from minimizer.inside.values.communication import Heard
 
@@ -228,11 +231,55 @@ def test_a_graph_that_raises_within_autocast_while_it_is_traced_leaves_that(worl
     x = graph.placeholder("x")
     graph.call_function(torch.amp.autocast_mode._enter_autocast, ("cpu", torch.bfloat16, True, True))
     graph.output((graph.call_function(operator.getitem, (x, 7)),))
-    with pytest.raises(IndexError):
+    with pytest.raises(Unseverable, match="tracing it raised IndexError"):
         LocalGraphs(fx.GraphModule(torch.nn.Module(), graph)).severed([X])
     assert not torch.is_autocast_enabled("cpu")
     assert torch.autocast_increment_nesting() == 1
     assert torch.autocast_decrement_nesting() == 0
+
+
+def test_each_size_and_placement_has_a_local_graph_of_its_own(world: str) -> None:
+    mesh = init_device_mesh("cpu", (2,))
+    whole = graph_of(lambda graph, x: (graph.call_function(torch.relu, (x,)),))
+    graphs = LocalGraphs(whole)
+
+    def local(size: int, *placements: Placement) -> SeveredGraph:
+        return graphs.severed([DTensor.from_local(torch.ones(size), mesh, placements, run_check=False)])
+
+    replicated, summed = local(2, Replicate()), local(2, Partial())
+    # The same sizes, all of them: but a sum over ranks is to be made before it can be cut off below zero.
+    assert (len(replicated.module.graph.output_node().args[0]), len(summed.module.graph.output_node().args[0])) == (1, 2)
+    other = local(4, Replicate())
+    assert other is not replicated
+    assert (local(2, Replicate()), local(2, Partial()), local(4, Replicate())) == (replicated, summed, other)
+
+
+def test_local_graphs_of_equal_numbers_of_other_types_differ(world: str) -> None:
+    graph = fx.Graph()
+    x, by = graph.placeholder("x"), graph.placeholder("by")
+    graph.output((graph.call_function(torch.mul, (x, by)),))
+    graphs = LocalGraphs(fx.GraphModule(torch.nn.Module(), graph))
+    by_one = [graphs.severed([X, number]) for number in (1, 1.0, True)]
+    assert len(set(map(id, by_one))) == 3
+
+
+def test_few_local_graphs_are_kept_with_what_their_keys_know_by_its_id(world: str) -> None:
+    class Mesh:
+        """Known by its id."""
+
+    graph = fx.Graph()
+    x, _ = graph.placeholder("x"), graph.placeholder("mesh")
+    graph.output((graph.call_function(torch.neg, (x,)),))
+    graphs = LocalGraphs(fx.GraphModule(torch.nn.Module(), graph))
+    mesh = Mesh()
+    known = weakref.ref(mesh)
+    first = graphs.severed([X, mesh])
+    assert graphs.severed([X, mesh]) is first
+    del mesh
+    assert known() is not None
+    for size in range(MOST):
+        graphs.severed([torch.ones(3 + size), None])
+    assert known() is None
 
 
 def test_a_collective_with_a_side_effect_stays() -> None:
