@@ -67,6 +67,9 @@ ASKED_AT_START = (
     "torch._C:_stash_obj_in_tls",
     "torch._C:_get_obj_in_tls",
     "torch._C:_is_key_in_tls",
+    "torch._C._autograd:_pop_saved_tensors_default_hooks",
+    "torch._C._autograd:_push_saved_tensors_default_hooks",
+    "torch._C._autograd:_saved_tensors_hooks_get_disabled_error_message",
 )
 """Parts that are read as they are: the zygote has asked for them."""
 NEEDED = [name for names in hooks.NEEDED.values() for name in names]
