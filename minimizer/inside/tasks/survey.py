@@ -8,6 +8,7 @@ the torch-free side's questions about that call.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -26,7 +27,7 @@ from torch._subclasses import FakeTensor
 from .. import messages
 from ..compiler import caches, subsystems
 from ..compiler.backend_place import take_place
-from ..failures import describe, is_control_flow
+from ..failures import describe, is_among, is_control_flow
 from ..graph import state
 from ..graph.graphs import concrete
 from ..messages import Failure, Finished
@@ -149,8 +150,8 @@ class Survey:
         self._line.doing = "compare"
         try:
             with self._coverage.timed(), contextlib.suppress(Exception):  # an error of ours must not reach the script
-                # In a ``finally`` the script may have failed already.
-                self._comparer.check_gradients(is_over=sys.exc_info()[1] is not None)
+                # In a ``finally`` the script may have failed already; in a handler it may have handled anything.
+                self._comparer.check_gradients(functools.partial(is_among, raised=sys.exc_info()[1]))
         finally:
             self._line.phase("script", self._coverage.graphs[-1], None)
 
@@ -158,7 +159,7 @@ class Survey:
         self._line.take_last_word()
         if self._request.compile and not self._lost.is_lost and not is_lost(self._error):
             # The script's own check may have failed after a backward that was not compared yet.
-            self._comparer.check_gradients(is_over=self._error is not None)
+            self._comparer.check_gradients(lambda error: self._error is not None)
         if self._children.count:
             fact = f"child processes of the script ({self._children.count}): only its own process is observed"
             self._record.excuse("child_processes", None, times=self._children.count, fact=fact)

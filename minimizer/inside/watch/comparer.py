@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -238,10 +238,10 @@ class Comparer:
     def _leave_gradients(self, graph: CapturedGraph, why: str) -> None:
         self._record.excuse("communicates", graph, fact=f"gradients of graph {graph.index}: {why}")
 
-    def check_gradients(self, *, is_over: bool = False) -> None:
+    def check_gradients(self, may_be_scripts: Callable[[Exception], bool] = lambda error: False) -> None:
         """Replay, on both sides, every backward that the script ran since the last check; see `Backwards.take`.
 
-        ``is_over``: the script has raised, so an exception in the replay may be the one that the script's own backward raised.
+        ``may_be_scripts``: whether an exception in the replay may be the one that the script's own backward raised.
         """
         for backward in self.backwards.take():
             call = f"the backward of call {backward.number} of graph {backward.graph.index}"
@@ -250,7 +250,7 @@ class Comparer:
             if backward.is_behind_change and not self._record.behind_change:
                 self._record.behind_change = call
             with communication.alone():
-                self._check_gradient(backward, is_over)
+                self._check_gradient(backward, may_be_scripts)
 
     def _call(self, graph: CapturedGraph, inputs: list[Any]) -> Call:
         unfaithful: list[str] = []
@@ -302,20 +302,22 @@ class Comparer:
         except Exception as error:
             self._judge.cannot_compare_gradients(graph, error)
 
-    def _check_gradient(self, backward: BackwardCall, is_over: bool) -> None:
+    def _check_gradient(self, backward: BackwardCall, may_be_scripts: Callable[[Exception], bool]) -> None:
         graph = backward.graph
         try:
             replay = backward.replay()
             if self._holder.is_at(graph, backward.number, "backward"):
                 self._holder.hold(graph, replay, Failure("backward"), backward)
-            failure = self._replayed(backward, replay, is_over)
+            failure = self._replayed(backward, replay, may_be_scripts)
         except Exception as error:
             self._judge.cannot_compare_gradients(graph, error)
             return
         if failure is not None:
             self._judge.fails(graph, backward.number, replay, failure, backward)
 
-    def _replayed(self, backward: BackwardCall, replay: GradientCall, is_over: bool) -> Failure | None:
+    def _replayed(
+        self, backward: BackwardCall, replay: GradientCall, may_be_scripts: Callable[[Exception], bool]
+    ) -> Failure | None:
         """The failure of a replay; None if it passes, or if it cannot be compared."""
         graph, number = backward.graph, backward.number
         if backward.heard is not None and not backward.heard.has_groups:
@@ -341,10 +343,11 @@ class Comparer:
                 self._record.excuse("gradients_unreplayed", graph, fact=fact)
                 return None
             if found.step is ComparisonStep.COMPILED:
-                is_ours = backward.heard is not None
-                self._lost.end_if(error, None if is_ours else graph, number, "backward", by_us=is_ours)
+                is_played = backward.heard is not None
+                self._lost.end_if(error, None if is_played else graph, number, "backward", by_us=is_played)
             # Where the script's own backward succeeded the replay is at fault, and one with collectives of ours always may be.
-            if found.step is ComparisonStep.COMPARE or not is_over or backward.heard is not None:
+            is_ours = backward.heard is not None or not may_be_scripts(error)
+            if found.step is ComparisonStep.COMPARE or is_ours:
                 self._judge.cannot_compare_gradients(graph, error)
                 return None
             kind = "compile_error" if raised_while_compiling(error) else "runtime_error"

@@ -356,3 +356,40 @@ def test_nothing_waits_for_a_collective_for_which_the_script_does_not(child: Exe
     found = finished(survey(child, script(home, ALONE + SETTLED)))
     assert found.exception is None, found.exception
     assert found.checked.calls == 1
+
+
+BREAKS_AGAIN = """
+from torch._functorch.aot_autograd import aot_module_simplified
+
+runs = []
+
+
+def breaks(graph, example):
+    def backward(graph, example):
+        def run(*args):
+            runs.append(len(runs))
+            if len(runs) > 1:
+                raise KeyError("not again")
+            return graph(*args)
+
+        return run
+
+    return aot_module_simplified(graph, example, fw_compiler=lambda graph, example: graph.forward, bw_compiler=backward)
+
+
+torch.compile(lambda x: x.sin(), backend=breaks)(torch.ones(3, requires_grad=True)).sum().backward()
+try:
+    raise {raised}
+except (KeyError, ValueError):
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.fault_behind("gradients_unreplayed")
+@pytest.mark.parametrize("raised", ['ValueError("not again")', 'KeyError("another")'])
+def test_an_exception_that_the_script_handles_is_not_its_backwards(child: Executor, home: Path, raised: str) -> None:
+    """While it is handled the replay of a backward raises, which the script's own did not."""
+    found = finished(survey(child, script(home, ALONE + BREAKS_AGAIN.format(raised=raised))))
+    assert (found.exception, found.suspects, found.checked.calls, found.checked.backward) == (None, [], 1, 0)
+    assert found.checked.not_compared == ["gradients of graph 0: KeyError: 'not again'"]
+    assert says_open(report_of_run(found.checked), "gradients_unreplayed")
