@@ -98,6 +98,8 @@ class Survey:
         self._attempts: Attempts | None = None
         self._children = Children()
         self._is_communication_watched = False
+        self._unwatched = ""
+        """Why it could not be watched; empty if it could."""
         self._error: BaseException | None = None
         """The exception that ended the script."""
         self._stops_asked = 0
@@ -138,10 +140,23 @@ class Survey:
         return other_ranks(request.nproc, request.rank, request.script, request.args, request.text, request.stacks)
 
     def _watch_communication(self) -> None:
-        if not self._is_communication_watched:
-            self._is_communication_watched = True
+        if self._is_communication_watched or self._unwatched:
+            return
+        try:
             communication.watch()
             communication.before_leaving(self._before_leaving)
+        except Exception as error:  # of ours: it must not reach the script
+            self._unwatched = f"its collectives could not be watched: {type(error).__name__}: {error}"
+        else:
+            self._is_communication_watched = True
+
+    def _watch_collectives_of(self, graph: CapturedGraph) -> None:
+        """Watch what a graph may communicate, which it may do unseen once there are process groups; leave it open if that fails."""
+        # A script may also begin its ranks itself, or be the only one.
+        if graph.communicates or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            self._watch_communication()
+            if self._unwatched and not graph.why_not:
+                graph.is_whole(self._unwatched)
 
     def _before_leaving(self) -> None:
         """Compare what the script's backward passes still leave to be compared, before it leaves its process groups."""
@@ -225,9 +240,7 @@ class Survey:
         graph = CapturedGraph(len(self._coverage.graphs), module, backend, inputs)
         self._coverage.add(graph, _frame())
         graph.draws_eagers = torch._inductor.config.fallback_random or not own_random.is_used_by(backend)
-        # A script may also begin its ranks itself, or be the only one.
-        if graph.communicates or (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            self._watch_communication()
+        self._watch_collectives_of(graph)
         with contextlib.suppress(Exception):  # options may have any type, and no verdict depends on them
             self._health.settings.look(backend)
         if is_capturing():
@@ -298,6 +311,7 @@ class Survey:
         if communication.reruns() or any(isinstance(arg, FakeTensor) for arg in args):
             # No call of the script's: part of a rerun of ours, or of the compilation of a graph that DDP's optimizer has split.
             return compiled(*args)
+        self._watch_collectives_of(graph)  # groups may have come since it was compiled
         if is_capturing():
             why_not = WhyNot("captured", f"it {WHY_CAPTURED}")
         elif graph.why_not:  # perhaps since an earlier call

@@ -100,11 +100,12 @@ def watch() -> None:
     """
     if _libraries:
         return
+    made: list[Any] = []  # an exception on the way takes back what was registered, since it lets go of these
     from torch.distributed import _functional_collectives  # noqa: F401 (defines some of the operators)
 
     for namespace, kernel_of in (("c10d", _collective), ("_c10d_functional", _functional)):
         library = torch.library.Library(namespace, "IMPL")
-        _libraries.append(library)
+        made.append(library)
         names = {schema.name for schema in torch._C._jit_get_all_schemas() if schema.name.startswith(f"{namespace}::")}
         for short in sorted(name.partition("::")[2] for name in names):
             packet = getattr(getattr(torch.ops, namespace), short)
@@ -113,6 +114,7 @@ def watch() -> None:
                 if kernel is not None:
                     name = short if overload == "default" else f"{short}.{overload}"
                     library.impl(name, kernel, "BackendSelect", with_keyset=True)
+    _libraries.extend(made)
 
 
 def before_leaving(look: Callable[[], None]) -> None:

@@ -393,3 +393,49 @@ def test_an_exception_that_the_script_handles_is_not_its_backwards(child: Execut
     assert (found.exception, found.suspects, found.checked.calls, found.checked.backward) == (None, [], 1, 0)
     assert found.checked.not_compared == ["gradients of graph 0: KeyError: 'not again'"]
     assert says_open(report_of_run(found.checked), "gradients_unreplayed")
+
+
+UNWATCHED = """
+@torch.library.custom_op("ranks::summed_unseen", mutates_args=())
+def summed_unseen(x: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    if dist.is_initialized():
+        runs.append(1)
+        dist.all_reduce(x)
+    return x
+
+
+def off(graph, example):
+    return lambda *args: [out + FAULT * dist.is_initialized() for out in graph(*args)]
+
+
+runs = []
+summed_unseen.register_fake(torch.empty_like)
+earlier = torch.compile(lambda x: summed_unseen(x) + 1, backend=off)
+earlier(torch.ones(2))
+communication = sys.modules["minimizer_inside.values.communication"]
+communication._functional = lambda *args: 1 / 0
+dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+earlier(torch.ones(2))
+torch.compile(lambda x: all_reduce(x, "sum", dist.group.WORLD) + 1, backend=off)(torch.ones(3))
+torch.compile(lambda x: summed_unseen(x.cos()), backend=off)(torch.ones(4))
+assert len(runs) == 2, "no run of ours communicates"
+assert not communication._libraries
+"""
+
+
+@pytest.mark.needs_excuse("communicates")
+@pytest.mark.fault_behind("communicates")
+@pytest.mark.parametrize("fault", [0, 1])
+def test_graphs_are_left_open_where_their_collectives_cannot_be_watched(
+    child: Executor, home: Path, fault: int
+) -> None:
+    """Nothing would keep a run of ours from waiting for other ranks; the script goes on."""
+    head = HEAD.partition("dist.init_process_group")[0]
+    found = finished(survey(child, script(home, f"{head}FAULT = {fault}\n{UNWATCHED}")))
+    assert (found.exception, found.suspects) == (None, [])
+    assert found.checked.calls == 1
+    why = "its collectives could not be watched: ZeroDivisionError: division by zero"
+    whole = f"it communicates with other ranks, which do not rerun it ({why})"
+    assert found.checked.not_compared == [f"1 call of graph {number}: {whole}" for number in range(3)]
+    assert says_open(report_of_run(found.checked), "communicates")
