@@ -327,11 +327,17 @@ def _operand(node: fx.Node) -> fx.Node:
 
 
 def _is_wait(node: fx.Node) -> bool:
-    return node.op == "call_function" and is_collective(node.target) and _name(node)[1] == "wait_tensor"
+    return _calls_operator(node) and is_collective(node.target) and _name(node)[1] == "wait_tensor"
+
+
+def _calls_operator(node: fx.Node) -> bool:
+    return isinstance(node.target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
 
 
 def _name(node: fx.Node) -> tuple[str, str]:
-    """Namespace and name of the operator that a node calls."""
+    """Namespace and name of the operator that a node calls; of a function of Python, its name alone."""
+    if not _calls_operator(node):
+        return "", str(getattr(node.target, "__name__", type(node.target).__name__))
     namespace, _, name = str(node.target).partition(".")
     return namespace, name.partition(".")[0]
 

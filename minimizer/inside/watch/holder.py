@@ -64,9 +64,10 @@ class Holder:
     def note_call(self, graph: CapturedGraph, args: list[Any]) -> None:
         """Keep the recipe of a call's inputs, if the call belongs to the graph of the place.
 
-        A call whose inputs have no source text is left out.
+        A call whose inputs have no source text is left out, and so is one of a graph that communicates: the graph without its collectives
+        also takes what these returned, which is not known of it.
         """
-        if self._at is None or self._at.graph != graph.index or self._at.call is None:
+        if self._at is None or self._at.graph != graph.index or self._at.call is None or graph.is_severed:
             return
         with contextlib.suppress(Exception):
             if len(self._earlier) == MOST_EARLIER:

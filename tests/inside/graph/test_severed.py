@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional_collectives
 from torch import Tensor, fx
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import init_device_mesh
@@ -248,7 +249,10 @@ def test_each_size_and_placement_has_a_local_graph_of_its_own(world: str) -> Non
 
     replicated, summed = local(2, Replicate()), local(2, Partial())
     # The same sizes, all of them: but a sum over ranks is to be made before it can be cut off below zero.
-    assert (len(replicated.module.graph.output_node().args[0]), len(summed.module.graph.output_node().args[0])) == (1, 2)
+    assert (len(replicated.module.graph.output_node().args[0]), len(summed.module.graph.output_node().args[0])) == (
+        1,
+        2,
+    )
     other = local(4, Replicate())
     assert other is not replicated
     assert (local(2, Replicate()), local(2, Partial()), local(4, Replicate())) == (replicated, summed, other)
@@ -280,6 +284,13 @@ def test_few_local_graphs_are_kept_with_what_their_keys_know_by_its_id(world: st
     for size in range(MOST):
         graphs.severed([torch.ones(3 + size), None])
     assert known() is None
+
+
+def test_a_function_of_python_is_told_by_its_name() -> None:
+    """One that waits is none of the operators that pass on what they wait for."""
+    for function in (dist.all_reduce, functional_collectives.wait_tensor):
+        with pytest.raises(Unseverable, match=f"^{function.__name__} cannot be taken out of it"):
+            SeveredGraph(graph_of(lambda graph, x, called=function: (graph.call_function(called, (x,)),)))
 
 
 def test_a_collective_with_a_side_effect_stays() -> None:

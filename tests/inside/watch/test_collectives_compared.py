@@ -345,3 +345,33 @@ def test_compiled_code_within_a_call_is_compared_where_all_ranks_run_it(child: E
     assert (found.exception, found.suspects, seen.calls, seen.planned) == (None, [], 2, 4)
     (why,) = seen.not_compared
     assert why.startswith("2 calls of graph 0") and "a rerun by one rank would wait for the others in allreduce" in why
+
+
+SECOND = """
+calls = []
+
+
+def off(graph, example):
+    def run(*args):
+        calls.append(len(calls))
+        return [out + (len(calls) > 1) for out in graph(*args)]
+
+    return run
+
+
+step = torch.compile(lambda x: all_reduce(x, "sum", world) + x, backend=off)
+for number in range(2):
+    step(torch.ones(1) + number)
+"""
+
+
+def test_a_held_call_of_a_graph_that_communicates_tells_its_own_inputs(child: Executor, home: Path) -> None:
+    """Of earlier calls what the collectives returned is not known."""
+    head = HEAD.replace('"gloo"', '"gloo", rank=0, world_size=1, store=dist.HashStore()')
+    found = survey(child, script(home, head + SECOND), hold={"graph": 0, "call": 1})
+    assert found.held is not None
+    (call,) = found.calls()
+    found.close()
+    assert list(call.values.values()) == ["torch.full((1,), 2.0)"] * 2, (
+        "what it takes, and what its collective has returned"
+    )
