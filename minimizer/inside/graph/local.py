@@ -59,7 +59,7 @@ class LocalGraphs:
         rng = snapshot.rng_state()
         with contextlib.ExitStack() as stack:
             stack.callback(snapshot.set_rng_state, rng)
-            stack.enter_context(communication.alone())
+            stack.enter_context(communication.refusing_collectives())
             stack.enter_context(
                 snapshot.global_state().applied()
             )  # a graph may change the switches, and they must be restored

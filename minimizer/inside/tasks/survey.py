@@ -281,7 +281,7 @@ class Survey:
         """Run a new graph once in eager: how long does it take, does it raise, does it draw random numbers?"""
         self._line.phase("compare", graph, None)
         begun = time.monotonic()
-        with communication.alone(), communication.refusals() as refused:
+        with communication.refusing_collectives(), communication.refusals() as refused:
             try:
                 if not graph.communicates:  # else it is looked at when it is known what its collectives return
                     with call.switches.dispatching():
@@ -329,7 +329,7 @@ class Survey:
         else:
             self._line.doing = "compare"
             try:
-                with self._coverage.timed(), communication.alone():
+                with self._coverage.timed(), communication.refusing_collectives():
                     result = self._comparer.compared(graph, number, compiled, args)
             finally:
                 self._line.phase("script", graph, number)

@@ -210,7 +210,7 @@ def _refusal(why: str) -> Communicates:
     return Communicates(why)
 
 
-def alone() -> contextlib.AbstractContextManager[None]:
+def refusing_collectives() -> contextlib.AbstractContextManager[None]:
     """Inside, a collective raises `Communicates`: the other ranks do not make it."""
 
     def refuse(operator: str, args: Any, kwargs: Any, make: Callable[[], Any]) -> Any:

@@ -34,7 +34,7 @@ from .kept_outputs import KeptOutputs
 from .line import Line
 from .lost import LostGpu
 from .merged_outputs import MergedOutputs
-from .one_rank import OneRank, Replays, alone
+from .one_rank import OneRank, Replays, run_without_collectives
 from .own_gradients import edges_of
 from .record import Record
 
@@ -154,7 +154,9 @@ class Comparer:
         try:
             with communication.recorded() as heard:
                 actual = compiled(*args)
-            if not any(one.unknown for one in heard):  # else one may still be under way, and the others need not make it yet
+            if not any(
+                one.unknown for one in heard
+            ):  # else one may still be under way, and the others need not make it yet
                 settle_stream()
         except Exception as error:
             self._lost.end_if(error)
@@ -169,7 +171,7 @@ class Comparer:
         after, why = snapshot.rng_state(), ""
         try:
             with communication.refusals() as refused:
-                own = alone(graph, severed, call, heard)
+                own = run_without_collectives(graph, severed, call, heard)
             side = Side((*graph.given(actual), *own.given), [*inputs, *own.returned]).in_container_of(own.expected)
         except (Unmatched, Unseverable) as error:
             why = str(error)
@@ -249,7 +251,7 @@ class Comparer:
                 self.kept.writes_over(f"{call} writes over a gradient of an earlier one, which the script still holds")
             if backward.is_behind_change and not self._record.behind_change:
                 self._record.behind_change = call
-            with communication.alone():
+            with communication.refusing_collectives():
                 self._check_gradient(backward, may_be_scripts)
 
     def _call(self, graph: CapturedGraph, inputs: list[Any]) -> Call:

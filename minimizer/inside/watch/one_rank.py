@@ -35,7 +35,7 @@ class OneRank:
     expected: Side
 
 
-def alone(graph: CapturedGraph, severed: SeveredGraph, call: Call, heard: Sequence[Heard]) -> OneRank:
+def run_without_collectives(graph: CapturedGraph, severed: SeveredGraph, call: Call, heard: Sequence[Heard]) -> OneRank:
     """Run a call in eager, with what compiled code heard in the place of its collectives.
 
     Raises:

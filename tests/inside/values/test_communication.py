@@ -61,7 +61,7 @@ RANKS = """
             with communication.Replay(heard).played():
                 torch.testing.assert_close(function(x), expected)
         for refusing, value in (
-            (communication.alone(), x),
+            (communication.refusing_collectives(), x),
             (communication.Replay(heard[:2]).played(), x),
             (communication.Replay(heard[::-1]).played(), x),
             (communication.Replay(heard).played(), x.double()),
@@ -74,7 +74,7 @@ RANKS = """
                 continue
             raise AssertionError("it communicates")
         try:
-            with communication.alone():
+            with communication.refusing_collectives():
                 dist.all_reduce(x.clone())
         except communication.Communicates:
             pass
@@ -124,7 +124,7 @@ RANKS = """
 
     # Code may catch the exception.
     if rank == 0:
-        with communication.alone(), communication.refusals() as refused:
+        with communication.refusing_collectives(), communication.refusals() as refused:
             try:
                 dist.all_reduce(x.clone())
             except Exception:
@@ -141,7 +141,7 @@ RANKS = """
             threads.append(error)
 
     if rank == 0:
-        with communication.alone():
+        with communication.refusing_collectives():
             _thread.start_new_thread(sums, ())
             while not threads:
                 time.sleep(0.01)
@@ -167,7 +167,7 @@ RANKS = """
             return grad, None
 
     if rank == 0:
-        with communication.alone(), communication.refusals() as refused:
+        with communication.refusing_collectives(), communication.refusals() as refused:
             try:
                 Deeper.apply(torch.ones(1, requires_grad=True), 80).backward()
             except Exception:
@@ -193,7 +193,7 @@ RANKS = """
     else:
         store.wait(["begun"])
         functional.wait_tensor(torch.ops._c10d_functional.all_reduce(x, "sum", world.group_name))
-    with communication.alone(), communication.together():
+    with communication.refusing_collectives(), communication.together():
         dist.all_reduce(x)
     assert x[0, 0].item() == 10
     looked = []
