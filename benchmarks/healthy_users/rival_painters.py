@@ -1,14 +1,13 @@
-"""Two nets that learn against each other: spectral norms with their power iteration, hinge losses at the hinge, two optimizers, one averaged copy."""
+"""Two nets that learn against each other: weights clamped to a box, hinge losses at the hinge, two optimizers, one averaged copy."""
 
 import copy
 
 import torch
 from torch import nn
-from torch.nn.utils.parametrizations import spectral_norm
 
 
 def critic(width):
-    layers = [spectral_norm(nn.Linear(a, b)) for a, b in ((2, width), (width, width), (width, 1))]
+    layers = [nn.Linear(a, b) for a, b in ((2, width), (width, width), (width, 1))]
     return nn.Sequential(layers[0], nn.LeakyReLU(0.2), layers[1], nn.LeakyReLU(0.2), layers[2])
 
 
@@ -55,6 +54,9 @@ def main():
             optimizers[0].zero_grad()
             loss.backward()
             optimizers[0].step()
+            with torch.no_grad():
+                for weight in judge.parameters():
+                    weight.clamp_(-0.3, 0.3)
         judge.requires_grad_(False)
         other = painter_loss(judge, artist, torch.randn(32, 4))
         optimizers[1].zero_grad()
