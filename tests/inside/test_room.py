@@ -15,6 +15,7 @@ from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.protocol import Finished
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.survey.cases import Case
+from minimizer.engine.survey.known_failure import failure_rate
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.survey.triage import Triage
 from minimizer.inside.questions import ScriptRequest
@@ -100,7 +101,7 @@ def test_a_steady_fault_is_steady_though_the_script_makes_a_folder_first(child: 
     surveys = Surveys(child, script(home, WRONG, "wrong.py"), args=[], steps=None, hang_after=SECONDS, values=True)
     case = Triage(surveys, on_note=print).run()
     assert isinstance(case, Case)
-    rate = surveys.rate(case, Reproducibility(failed=1, runs=1), 2, Event())
+    rate = failure_rate(surveys, case, Reproducibility(failed=1, runs=1), 2, Event())
     case.survey.close()
     assert (rate.failed, rate.runs) == (2, 2)
 

@@ -29,6 +29,7 @@ from minimizer.engine.program.model import Program
 from minimizer.engine.program.regions import Region
 from minimizer.engine.reduce.graph import reduce
 from minimizer.engine.reduce.graph.public_names import is_public, publish
+from minimizer.engine.survey.known_failure import each_instance
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.verify.clean_runs import verify_in
 from minimizer.errors import BudgetExceeded
@@ -145,7 +146,7 @@ class _Further:
         if not (is_one_of_many and is_steady and case.signature.kind.is_numeric) or case.is_warm:
             return None
         self._tell(f"the modules that share the compiled code of {case.instance}: the script is run once more")
-        return surveys.each_instance(case, seconds=HALF * self._journal.clock.spare)
+        return each_instance(surveys, case, seconds=HALF * self._journal.clock.spare)
 
     def _smallest(self, window: Program, oracle: Oracle) -> Program:
         literal = self._found.case.survey.literal

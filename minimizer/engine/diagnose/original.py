@@ -15,6 +15,7 @@ from minimizer.engine.diagnose.workaround import Tried
 from minimizer.engine.oracle.sequential import least_rate
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import Case
+from minimizer.engine.survey.known_failure import runs_well
 from minimizer.engine.survey.runs import Surveys
 from minimizer.engine.user_script.arguments import with_arguments
 from minimizer.inside.questions import Switches
@@ -50,7 +51,7 @@ class SurveyedScript:
     repeats: int = 1
 
     def run(self, text: str) -> Tried:
-        return in_a_row(self.repeats, lambda: _tried(self.surveys.runs_well(self.case, text=text)))
+        return in_a_row(self.repeats, lambda: _tried(runs_well(self.surveys, self.case, text=text)))
 
     def effect(self, text: str) -> Effect | None:
         before, after = self.surveys.timed(), self.surveys.timed(text)
@@ -58,7 +59,7 @@ class SurveyedScript:
 
     def passes_without(self, parts: list[str]) -> bool:
         off = switches(Setting(off=frozenset(parts)))
-        return in_a_row(self.repeats, lambda: _tried(self.surveys.runs_well(self.case, switches=off))).passes
+        return in_a_row(self.repeats, lambda: _tried(runs_well(self.surveys, self.case, switches=off))).passes
 
 
 def _tried(frames: int | None) -> Tried:

@@ -23,6 +23,7 @@ from minimizer.engine.levels.script import MadeScript, PythonLevel
 from minimizer.engine.program.model import Program
 from minimizer.engine.reduce.python import Rerun
 from minimizer.engine.survey.cases import AOT_CACHE, INDUCTOR_CACHE, Cache, Case, Settled
+from minimizer.engine.survey.known_failure import fails_again
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import of_caches
 from minimizer.errors import BudgetExceeded, ChildFailed
@@ -78,11 +79,11 @@ class CallsLevel:
         surveys = self._triage.surveys
         surveys.pass_by(())
         with suppress(BudgetExceeded, ChildFailed):
-            is_needed = surveys.fails_again(case) is False and surveys.fails_again(case, caches=True)
+            is_needed = fails_again(surveys, case) is False and fails_again(surveys, case, caches=True)
             self._has_asked_caches = True
             if not is_needed:
                 return None
-            is_inductor = surveys.fails_again(case, caches="inductor")
+            is_inductor = fails_again(surveys, case, caches="inductor")
             name, stage = (INDUCTOR_CACHE, Stage.INDUCTOR) if is_inductor else (AOT_CACHE, Stage.AOT_AUTOGRAD)
             workaround = Workaround(
                 code=cached_calls.OFF, verified=True, where="behind the imports", what=COMPILES_ANEW

@@ -59,7 +59,7 @@ UNSTEADY = (
 UNBLAMED = "There was no time left to tell which stage of the compiler fails: a larger --budget may tell."
 
 Repeat = Callable[[Reproducibility, int, Event], Future[Reproducibility]]
-"""Runs the script again in the background, to measure how often it fails: see `Surveys.rate`."""
+"""Runs the script again in the background, to measure how often it fails: see `failure_rate`."""
 
 
 class Search:

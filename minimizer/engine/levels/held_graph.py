@@ -22,6 +22,7 @@ from minimizer.engine.levels.graph import Repeat, Search
 from minimizer.engine.levels.window import Unreduced, accepted
 from minimizer.engine.oracle.oracle import Oracle
 from minimizer.engine.survey.cases import Case, Settled
+from minimizer.engine.survey.known_failure import failure_rate
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.verify.clean_process_oracle import Fails
 from minimizer.errors import Unanswered
@@ -103,7 +104,9 @@ class GraphLevel:
         return self._to_diagnose(firm) if firm is not None else None
 
     def _repeated(self, case: Case) -> Repeat:
-        return lambda seen, enough, over: self._beside.submit(self._triage.surveys.rate, case, seen, enough, over)
+        return lambda seen, enough, over: self._beside.submit(
+            failure_rate, self._triage.surveys, case, seen, enough, over
+        )
 
     def _search(self, case: Case, oracle: Oracle) -> Search:
         return Search(

@@ -1,7 +1,6 @@
-"""Runs the user's script, compiled or eager: the first survey and every later rerun.
+"""Runs the user's script, compiled or eager: the first survey and every later rerun; keeps plans and times.
 
-`triage` judges the result of a run; this module only decides whether a later run shows the same failure, and keeps
-times.
+`triage` judges the result of a run, and `known_failure` says whether a later one shows the same failure.
 """
 
 from __future__ import annotations
@@ -9,16 +8,12 @@ from __future__ import annotations
 import math
 import sys
 import threading
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minimizer.engine.budget.patience import (
     EAGER_SECONDS,
-    FLAKY_RUNS,
-    FLAKY_SECONDS,
     MOST_COST,
     QUIET,
     RUN_START_SECONDS,
@@ -35,25 +30,15 @@ from minimizer.engine.child.rank_stacks import RankState
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.child.trouble import Again
 from minimizer.engine.child.watchdog import CROWDED, Limits, Silence, Watchdog, crowding
-from minimizer.engine.oracle.signature import crash_signature
 from minimizer.engine.survey.cases import (
-    Case,
     checked_of,
-    hang_signature,
-    held_signature,
-    is_out_of_memory,
-    lost_signature,
-    missing_signature,
 )
 from minimizer.engine.survey.coverage import Extent
 from minimizer.engine.survey.early_end import doing, larger
 from minimizer.engine.survey.rank_plans import RankPlans
-from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
-from minimizer.inside.questions import SurveyRequest, Switches, TrainingRequest
+from minimizer.inside.questions import SurveyRequest, TrainingRequest
 from minimizer.report.excused import Excused, excused, merged
-from minimizer.report.instances import Instances
-from minimizer.report.model import Reproducibility
-from minimizer.vocabulary import Kind, counted
+from minimizer.vocabulary import counted
 
 RANKS = "ranks"
 """The folder for the stacks of unwatched ranks."""
@@ -343,87 +328,6 @@ class Surveys:
             passed_by=self._passed_by,
         )
 
-    def _like(self, case: Case) -> SurveyRequest:
-        """A compiled run in which a case's failure counts as one."""
-        return replace(self.request, tolerance=case.tolerance, layout=case.is_layout, identity=case.identity)
-
-    def fails_again(
-        self, case: Case, *, caches: bool | str = False, over: threading.Event | None = None
-    ) -> bool | None:
-        """Run the script once more, at low priority; returns whether it fails in the same way.
-
-        ``caches``: as in `next`. ``over``: as in `run`. None if it was stopped before that was decided: it gets less of
-        the machine than the first run.
-        """
-        survey = self.run(replace(self._like(case), nice=10, caches=caches), over=over)
-        if survey.held is not None:
-            again = held_signature(survey.held.failure)
-            survey.close()
-            if is_out_of_memory(survey.held.failure.exception):
-                return None
-            return replace(case.signature, nonfinite=False).matches(again)
-        finished = survey.finished
-        if finished is not None:
-            if is_out_of_memory(finished.exception):
-                return None
-            shows = case.otherwise is not None and bool(finished.suspects)
-            if finished.lost is not None and finished.exception is not None:
-                return case.signature.matches(lost_signature(finished.lost, finished.exception))
-            if case.signature.kind is Kind.MISSING_ERROR:
-                shows = _lacks(finished, case)
-            return None if finished.stopped and not shows else shows
-        if survey.silence is not None:
-            return case.signature.matches(hang_signature(survey.silence)) if survey.silence.hangs else None
-        return survey.signal is not None and case.signature.matches(crash_signature(survey.signal, survey.log))
-
-    def rate(self, case: Case, seen: Reproducibility, enough: int, over: threading.Event) -> Reproducibility:
-        """The failure rate of the script: ``enough`` runs if it always fails, else up to `FLAKY_RUNS`, including
-        ``seen``.
-
-        Fewer if a run is inconclusive, the time ends, or ``over`` is set.
-        """
-        failed, runs, stop = seen.failed, seen.runs, time.monotonic() + FLAKY_SECONDS
-        with suppress(BudgetExceeded, Cancelled, ChildFailed):  # keep the count so far
-            while runs < 2 or (runs < (enough if failed == runs else FLAKY_RUNS) and time.monotonic() < stop):
-                if (fails := self.fails_again(case, over=over)) is None:
-                    break
-                failed, runs = failed + fails, runs + 1
-        return Reproducibility(failed=failed, runs=runs)
-
-    def each_instance(self, case: Case, *, seconds: float) -> Instances | None:
-        """The module instances that share the code of a failing one, from a run that continues after failing calls.
-
-        The run takes at most ``seconds``; None if it shows no other instance.
-        """
-        survey = self.run(replace(self._like(case), each=True), seconds=seconds)
-        if survey.held is not None:
-            survey.close()
-        rows = survey.finished.instances if survey.finished is not None else []
-        kind, known = case.signature.kind, Instances(compared="calls")
-        for row in rows:
-            if case.graph in row.graphs:
-                compared = row.backward if kind is Kind.WRONG_GRADIENT else row.calls
-                is_wrong, is_right = kind in row.failed, compared > 0 and not row.failed
-                (known.wrong if is_wrong else known.right if is_right else known.unclear).append(row.name)
-        return known if case.instance in known.wrong and len(known.wrong + known.right) > 1 else None
-
-    def runs_well(self, case: Case, *, text: str | None = None, switches: Switches | None = None) -> int | None:
-        """The number of graphs compiled in a run with these changes that shows no failure; None if it shows one."""
-        survey = self.run(replace(self._like(case), text=text, switches=switches))
-        finished = survey.finished
-        if survey.held is not None:
-            survey.close()
-        if (
-            finished is None
-            or finished.unsteady
-            or _saw_nothing(finished)
-            or (case.otherwise is not None and finished.suspects)
-        ):
-            return None
-        if case.signature.kind is Kind.MISSING_ERROR:
-            return None if _lacks(finished, case) else finished.checked.graphs
-        return finished.checked.graphs if finished.exception is None else None
-
     def health(self, *, trace: str) -> TimedRun | None:
         """Run the script once more, at low priority, and time its compiled code; None if the run died.
 
@@ -467,14 +371,9 @@ class Surveys:
         return finished if came_to_its_end else None
 
 
-def _saw_nothing(finished: protocol.Finished) -> bool:
+def saw_nothing(finished: protocol.Finished) -> bool:
     """Whether a run was stopped before it compared any call."""
     return finished.stopped and not finished.checked.calls
-
-
-def _lacks(finished: protocol.Finished, case: Case) -> bool:
-    """Whether the error of a case is missing in this run too."""
-    return any(case.signature.matches(missing_signature(call)) for call in finished.missing)
 
 
 def is_cut_while_compiling(survey: Survey) -> bool:
@@ -482,7 +381,7 @@ def is_cut_while_compiling(survey: Survey) -> bool:
     if (finished := survey.finished) is not None:
         made, planned = finished.checked.calls_made, finished.checked.planned
         # Of calls of which none is planned, no further run can compare one either.
-        return _saw_nothing(finished) and finished.checked.graphs > 0 and (planned > 0 or not made)
+        return saw_nothing(finished) and finished.checked.graphs > 0 and (planned > 0 or not made)
     silence = survey.silence
     if silence is None or not silence.out_of_time:
         return False

@@ -883,6 +883,25 @@ def test_nan_behind_a_jump_is_a_fault_and_a_suspect_the_other_way_round() -> Non
     assert not other.fault
 
 
+def test_nan_behind_a_jump_that_double_precision_has_too_is_a_suspect_and_a_fault_where_it_has_not() -> None:
+    """An input that eager rounded equals eager's quotient alone, which no run with more precision has to find again."""
+
+    def share(x: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
+        winners = (x / 0.37 == best).to(x.dtype)
+        return winners / winners.sum(-1, keepdim=True)
+
+    def in_float(x: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
+        return share(x.float(), best.float()).to(x.dtype)
+
+    x = torch.randn(4, 8, dtype=torch.bfloat16)
+    best = (x / 0.37).amax(-1, keepdim=True)
+    verdict = judged(share, [x, best], in_float)
+    assert (verdict.fault, verdict.discrete) == (False, True)
+
+    found = judged(lambda x: share(x, (x / 0.37).amax(-1, keepdim=True)), [x], lambda x: in_float(x, best))
+    assert (found.fault, found.rule) == (True, "NaN behind a jump")
+
+
 def test_a_rerun_that_comes_to_other_jumps_measures_nothing() -> None:
     with MarkedRun() as run:
         torch.randn(4).sin().round()

@@ -11,6 +11,8 @@ LISTS = (
     "args", "keywords", "elts", "names", "decorator_list", "bases", "items", "handlers", "values", "ifs", "generators", "cases",
 )  # fmt: skip
 """Fields with lists of removable nodes."""
+CALLED = ("__call__", "forward")
+"""The methods by which an object itself is called, the one that wins first."""
 
 
 def items(source: Source) -> Iterator[int]:
@@ -78,13 +80,24 @@ def parameters(source: Source) -> list[tuple[int, int]]:
 
 
 def without_parameter(source: Source, number: int, parameter: int) -> Source | None:
-    """The script without a parameter of a function, and without its arguments in calls."""
+    """The script without a parameter of a function, and without its arguments in calls.
+
+    Also in calls of what the function was made into: ``g`` and ``torch.compile(f)`` after ``g = torch.compile(f)``.
+    """
     function = next(n for n in source.nodes() if number_of(n) == number)
     assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     own = _own(source, function)
-    names = {function.name} | ({_class_of(source, function)} if function.name == "__init__" else set())
+    owner = _class_of(source, function)
     place, name = next((i, p.arg) for i, p in enumerate(_parameters(function.args)) if number_of(p) == parameter)
     is_positional = place < len(function.args.posonlyargs + function.args.args)
+    made, names = set[str](), {function.name}
+    if owner is not None and function.name == "__init__":
+        names = {function.name, owner}
+    elif owner is not None and function.name in CALLED:
+        made = _made_of(source, {owner}, results=set())
+    else:
+        made = _made_of(source, {function.name}, results={function.name})
+    names |= made - {owner}
 
     def shorter(node: ast.AST) -> Replacement:
         assert isinstance(node, ast.Call)
@@ -92,10 +105,51 @@ def without_parameter(source: Source, number: int, parameter: int) -> Source | N
         node.keywords = [k for k in node.keywords if k.arg != name]
         return node
 
-    calls = [n for n in source.nodes() if isinstance(n, ast.Call) and _called(n) in names]
+    def calls_it(call: ast.Call) -> bool:
+        return _called(call) in names or (isinstance(call.func, ast.Call) and bool(_mentioned(call.func) & made))
+
+    calls = [n for n in source.nodes() if isinstance(n, ast.Call) and calls_it(n)]
     inner = {number_of(n) for call in calls for a in call.args for n in ast.walk(a)}  # an edit hides what is inside
     edits: dict[int, Edit] = {number_of(n): shorter for n in calls if number_of(n) not in inner}
     return source.edited({**edits, number_of(function.args): lambda node: _without(node, parameter)})
+
+
+def _made_of(source: Source, makers: set[str], *, results: set[str]) -> set[str]:
+    """These functions or classes, and the names and attributes that hold what was made of them, in one step or several.
+
+    ``results``: those whose calls make no such thing.
+    """
+    known = set(makers)
+    while True:
+        found = {
+            _name(target)
+            for n in source.nodes()
+            if isinstance(n, ast.Assign) and _holds(n.value, known, results | known - makers)
+            for target in n.targets
+        } - {""}
+        if found <= known:
+            return known
+        known |= found
+
+
+def _holds(value: ast.expr, known: set[str], results: set[str]) -> bool:
+    """Whether a value is one of these, or what is made of one by a call, such as ``torch.compile(f)``; not the result of one."""
+    if not isinstance(value, ast.Call):
+        return _name(value) in known
+    given = [*value.args, *(keyword.value for keyword in value.keywords)]
+    return _called(value) not in results and (
+        _called(value) in known or any(_holds(one, known, results) for one in given)
+    )
+
+
+def _mentioned(node: ast.AST) -> set[str]:
+    """The names and attributes in an expression."""
+    return {_name(n) for n in ast.walk(node)} - {""}
+
+
+def _name(node: ast.AST) -> str:
+    """A name, or that of an attribute; empty for other nodes."""
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
 
 
 def _parameters(arguments: ast.arguments) -> list[ast.arg]:
@@ -133,7 +187,7 @@ def _class_of(source: Source, function: ast.stmt) -> str | None:
 
 
 def _called(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    return _name(call.func)
 
 
 def blocks(source: Source) -> list[tuple[int, str]]:

@@ -43,13 +43,16 @@ def with_inlined(source: Source, name: str) -> Source | None:
 
 
 def without_names(source: Source) -> Iterator[Source | None]:
-    """The scripts with one assignment to a name that is never read, or addition to it, replaced by its value."""
+    """The scripts with one assignment to names that are never read, or to none, or addition to such a name, replaced by its value."""
     read = set(names_read(source.nodes()))
     for node in source.nodes():
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-            if names and not names & read:
+            is_plain = all(
+                isinstance(n, ast.Name | ast.Tuple | ast.List | ast.expr_context) for t in targets for n in ast.walk(t)
+            )
+            if (names or is_plain) and not names & read:
                 yield source.edited({number_of(node): lambda node: ast.Expr(node.value)})  # type: ignore[attr-defined]
 
 
@@ -80,7 +83,10 @@ def spliced(source: Source, name: str) -> Source | None:
         for parameter, argument in zip(parameters, call.args, strict=True)
         if not (isinstance(argument, ast.Name) and argument.id == parameter)
     ]
-    body = in_place_of(call_site, function.body)
+    outer = [n for n in function.body if not isinstance(n, ast.Global)]
+    if len(outer) < len(function.body) and call_site not in source.tree.body:
+        return None
+    body = in_place_of(call_site, outer or [ast.Pass()])
     if body is None:
         return None
     return source.edited({number_of(call_site): lambda _: [*given, *body], number_of(function): lambda _: None})
@@ -174,5 +180,10 @@ def _is_spliceable(function: ast.FunctionDef) -> bool:
     extras = (arguments.posonlyargs, arguments.kwonlyargs, arguments.defaults, arguments.vararg, arguments.kwarg)
     if any(extras) or function.decorator_list:
         return False
-    inner = [n for statement in function.body[:-1] for n in ast.walk(statement)]
+    inner = [
+        n
+        for statement in function.body[:-1]
+        for n in ast.walk(statement)
+        if statement is not n or not isinstance(n, ast.Global)
+    ]
     return not any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in inner)

@@ -160,6 +160,7 @@ def _classes(problem: Problem[Source]) -> None:
 def _variables(problem: Problem[Source]) -> None:
     """Inline variables, and drop names that are never read."""
     problem.exhaust(inline.without_names, "names")
+    problem.exhaust(modules.with_plain_names, "names")
     _each(problem, inline.variables(problem.best), inline.with_inlined, "variables")
 
 

@@ -7,8 +7,10 @@ later best script: a node that is gone is not edited.
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 import hashlib
+import keyword
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ Replacement = ast.AST | Sequence[ast.AST] | None
 Edit = Callable[[ast.AST], Replacement]
 T = TypeVar("T")
 
+NAMED = {ast.Name: "id", ast.arg: "arg", ast.FunctionDef: "name", ast.AsyncFunctionDef: "name", ast.ClassDef: "name"}
+"""The nodes that bind or read a name, with the field that has it."""
 BODIES = ("body", "orelse", "finalbody")
 
 
@@ -109,6 +113,23 @@ class Source:
         tree.body[place:place] = ast.parse(text).body
         return Source(_numbered(tree))
 
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of variables, parameters, functions and classes, wherever one is bound or read."""
+        return filter(None, map(named, self.nodes()))
+
+    def renamed(self, name: str, to: str) -> Source | None:
+        """The script with another name in place of one of `names`; None if that is taken, or is no name."""
+        if to in self.names or not to.isidentifier() or keyword.iskeyword(to) or hasattr(builtins, to):
+            return None
+        tree = copy.deepcopy(self.tree)
+        for node in ast.walk(tree):
+            if named(node) == name:
+                setattr(node, NAMED[type(node)], to)
+            elif isinstance(node, ast.Global | ast.Nonlocal):
+                node.names = [to if one == name else one for one in node.names]
+        return Source(tree)
+
     def without(self, numbers: Sequence[int]) -> Source | None:
         """The script without these nodes: statements, or items of a list such as arguments or imported names."""
         return self.edited(dict.fromkeys(numbers, lambda node: None))
@@ -145,6 +166,11 @@ def _numbered(tree: ast.Module) -> ast.Module:
 def _inner(statement: ast.stmt) -> list[ast.stmt]:
     blocks = [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
     return [inner for block in blocks for field in BODIES for inner in getattr(block, field, ())]
+
+
+def named(node: ast.AST) -> str:
+    """The name that a node binds or reads, of a variable, parameter, function or class; empty for other nodes."""
+    return str(getattr(node, NAMED[type(node)])) if type(node) in NAMED else ""
 
 
 def number_of(node: ast.AST) -> int:

@@ -10,6 +10,7 @@ from canned_surveys import AT, WRONG, CannedExecutor, asked_of, ended, error, fi
 
 from minimizer.engine.survey import runs
 from minimizer.engine.survey.cases import Case
+from minimizer.engine.survey.known_failure import each_instance, fails_again
 from minimizer.vocabulary import Kind
 
 
@@ -28,7 +29,7 @@ def test_the_first_failing_run_is_repeated(again: dict[str, Any], same: bool | N
     asked = asked_of(executor)
     found = asked.run()
     assert isinstance(found, Case)
-    assert asked.surveys.fails_again(found) is same
+    assert fails_again(asked.surveys, found) is same
     assert executor.killed == ("held" in again)
 
 
@@ -46,7 +47,7 @@ def test_an_error_that_is_missing_is_repeated() -> None:
     found = asked.run()
     assert isinstance(found, Case)
     assert (found.signature.kind, found.message) == (Kind.MISSING_ERROR, "IndexError: out of range")
-    assert [asked.surveys.fails_again(found) for _ in range(3)] == [True, False, False]
+    assert [fails_again(asked.surveys, found) for _ in range(3)] == [True, False, False]
 
 
 def test_a_crash_is_repeated() -> None:
@@ -54,7 +55,7 @@ def test_a_crash_is_repeated() -> None:
     asked = asked_of(executor)
     found = asked.run()
     assert isinstance(found, Case)
-    assert [asked.surveys.fails_again(found), asked.surveys.fails_again(found)] == [True, False]
+    assert [fails_again(asked.surveys, found), fails_again(asked.surveys, found)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_a_hang_is_repeated(again: dict[str, Any], same: bool | None) -> None:
     asked = asked_of(executor)
     found = asked.run()
     assert isinstance(found, Case)
-    assert asked.surveys.fails_again(found) is same
+    assert fails_again(asked.surveys, found) is same
 
 
 def measured(**health: Any) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def test_equal_modules_are_told_apart_by_a_run_that_goes_on_behind_calls_that_fa
     asked = asked_of(executor)
     found = asked.run()
     assert isinstance(found, Case)
-    known = asked.surveys.each_instance(found, seconds=12.0)
+    known = each_instance(asked.surveys, found, seconds=12.0)
     assert known is not None and known.compared == "calls"
     assert (known.wrong, known.right, known.unclear) == (
         ["layers.1", "layers.2"],
@@ -155,7 +156,7 @@ def test_of_gradients_only_a_backward_that_was_compared_is_right() -> None:
     asked = asked_of(CannedExecutor([first, finished(instances=rows)]))
     found = asked.run()
     assert isinstance(found, Case)
-    known = asked.surveys.each_instance(found, seconds=12.0)
+    known = each_instance(asked.surveys, found, seconds=12.0)
     assert known is not None
     assert (known.wrong, known.right, known.unclear) == (["layers.2"], ["layers.1"], ["layers.0"])
 
@@ -174,4 +175,4 @@ def test_a_run_that_does_not_show_the_failing_instance_among_others_tells_of_non
     asked = asked_of(CannedExecutor([held(kind="wrong_output", verdict=WRONG, instance="layers.1"), again]))
     found = asked.run()
     assert isinstance(found, Case)
-    assert asked.surveys.each_instance(found, seconds=12.0) is None
+    assert each_instance(asked.surveys, found, seconds=12.0) is None

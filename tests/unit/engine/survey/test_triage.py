@@ -32,6 +32,7 @@ from minimizer.engine.child.stacks import Frame
 from minimizer.engine.child.survey import Survey
 from minimizer.engine.oracle.signature import Signature
 from minimizer.engine.survey.cases import Case, ScriptCase, Settled, is_starved, signal_name
+from minimizer.engine.survey.known_failure import fails_again
 from minimizer.engine.survey.triage import Triage
 from minimizer.engine.survey.verdicts import WANTS_ARGUMENTS
 from minimizer.errors import BudgetExceeded, WorkerTrouble
@@ -1252,7 +1253,7 @@ def test_whether_a_lost_gpu_is_lost_again(run: dict[str, Any], again: bool | Non
     asked = asked_of(executor)
     found = asked.run()
     assert isinstance(found, Case)
-    assert asked.surveys.fails_again(found) is again
+    assert fails_again(asked.surveys, found) is again
 
 
 # caches -----------------------------------------------------------------------------------------------------------------
@@ -1277,5 +1278,5 @@ def test_runs_that_pass_a_graph_by_do_so_from_then_on() -> None:
     found = asked.run()
     assert isinstance(found, Case)
     assert isinstance(asked.without([1]), Settled)
-    asked.surveys.fails_again(found)
+    fails_again(asked.surveys, found)
     assert [request.passed_by for request in executor.compiled] == [[], [1], [1]]

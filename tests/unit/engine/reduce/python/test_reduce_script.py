@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minimizer.engine.reduce.python import Source, edits, inline, modules, reduce_script
+from minimizer.engine.reduce.python import Source, edits, inline, reduce_script
 from minimizer.engine.reduce.python.source import number_of
 from minimizer.engine.user_script.arguments import with_arguments
 from minimizer.engine.user_script.bundle import bundle
@@ -332,111 +332,6 @@ def test_a_call_that_is_read_twice_keeps_its_name() -> None:
 
 def test_values_that_are_unpacked_stay_together() -> None:
     assert inline.variables(Source.parse("a, b = f()\nc, *d = 1, 2\n")) == []
-
-
-MODULE = """
-class Net(nn.Module):
-    def __init__(self, width, bias=True):
-        super().__init__()
-        self.body = nn.Linear(width, 2, bias)
-        self.register_buffer('scale', torch.ones(2))
-
-    def forward(self, x, y=None):
-        return self.body(x) * self.scale
-net = torch.compile(Net(3))
-net(x)
-"""
-FUNCTION = """width = 3
-bias = True
-body = nn.Linear(width, 2, bias)
-scale = torch.ones(2)
-
-def forward(x, y=None):
-    return body(x) * scale
-net = torch.compile(forward)
-net(x)
-"""
-
-
-def test_a_module_that_is_made_once_becomes_its_layers_and_a_function() -> None:
-    source = Source.parse(MODULE)
-    assert modules.made_once(source) == ["Net"]
-    plain = modules.without_class(source, "Net")
-    assert plain is not None
-    assert plain.text == FUNCTION
-    assert plain.key < source.key
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("self.scale\n", "self.training\n"),  # no constructor of ours sets it
-        ("return self", "self.seen = x\n        return self"),
-        ("return self", "return other(self) or self"),
-        ("(self, x, y=None)", "(self, body=None)"),  # the name would hide the layer
-        ("Net(3)", "Net()"),
-        ("Net(3)", "Net(width=3)"),
-        ("def forward", "def step"),  # what is called is not there
-    ],
-)
-def test_a_module_that_is_more_than_that_stays(old: str, new: str) -> None:
-    assert old in MODULE
-    assert modules.without_class(Source.parse(MODULE.replace(old, new)), "Net") is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        MODULE + "Net(4)\n",
-        MODULE.replace("def forward", "def step(self): pass\n    def forward"),
-        "class A:\n    a = 1\nA()\n",
-    ],
-)
-def test_classes_that_are_no_such_module_are_left_out(text: str) -> None:
-    assert modules.made_once(Source.parse(text)) == []
-
-
-CAMERA = """\
-class Camera:
-
-    def __init__(self, scale):
-        self.scale = scale
-
-    def fit(self, x):
-        return x * self.scale
-"""
-
-
-@pytest.mark.parametrize(
-    ("uses", "plain"),
-    [
-        ("Camera(2).fit(3)", "fit(3)"),
-        ("camera = Camera(2)\ncamera.fit(3)\nprint(camera.scale)", "fit(3)\nprint(scale)"),
-        ("fitted = Camera(2).fit\nfitted(3)", "fitted = fit\nfitted(3)"),
-    ],
-)
-def test_an_object_of_one_method_becomes_a_function(uses: str, plain: str) -> None:
-    source = Source.parse(f"{CAMERA}{uses}\n")
-    assert modules.made_once(source) == ["Camera"]
-    changed = modules.without_class(source, "Camera")
-    assert changed is not None
-    expected = f"scale = 2\n\ndef fit(x):\n    return x * scale\n{plain}\n"
-    assert changed.text == expected
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("return x * self.scale", "self.last = x"),
-        ("return x * self.scale", "return self"),
-        ("Camera(2).fit(3)", "Camera(2)"),
-        ("Camera(2).fit(3)", "for camera in [Camera(2)]:\n    camera.fit(3)"),
-    ],
-)
-def test_an_object_that_is_more_than_its_method_stays(old: str, new: str) -> None:
-    text = f"{CAMERA}Camera(2).fit(3)\n"
-    assert old in text
-    assert modules.without_class(Source.parse(text.replace(old, new)), "Camera") is None
 
 
 def test_modules_beside_the_script_become_part_of_it(tmp_path: Path) -> None:

@@ -48,6 +48,34 @@ def test_parameters_go_together_with_what_callers_give() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("g = torch.compile(f)\ng(1, 2)", "g = torch.compile(f)\ng(1)"),
+        ("h = g = torch.compile(f)\nk = h\nk(1, b=2)", "h = g = torch.compile(f)\nk = h\nk(1)"),
+        ("torch.compile(f)(1, 2)", "torch.compile(f)(1)"),
+        ("self.g = torch.compile(f)\nself.g(1, 2)", "self.g = torch.compile(f)\nself.g(1)"),
+        ("y = f(1, 2)\ny(3, 4)", "y = f(1)\ny(3, 4)"),
+        ("y = add(f(1, 2), 1)\nh = y.g\nh(7, 8)", "y = add(f(1), 1)\nh = y.g\nh(7, 8)"),
+        ("g = compile(model=f)\ng(1, 2)", "g = compile(model=f)\ng(1)"),
+    ],
+)
+def test_parameters_go_from_calls_of_what_a_function_was_made_into(before: str, after: str) -> None:
+    source = Source.parse(f"def f(a, b):\n    pass\n{before}\n")
+    smaller = edits.without_parameter(source, *edits.parameters(source)[1])
+    assert smaller is not None
+    assert smaller.text == f"def f(a):\n    pass\n{after}\n"
+
+
+@pytest.mark.parametrize("made", ["net = Net(1, 2)\nnet(3, {0})", "torch.compile(Net(1, 2))(3, {0})"])
+def test_parameters_of_a_module_go_from_calls_of_its_instance(made: str) -> None:
+    text = "class Net:\n\n    def forward(self, a{0}):\n        pass\n"
+    source = Source.parse(text.format(", b") + made.format("4") + "\n")
+    smaller = edits.without_parameter(source, *edits.parameters(source)[1])
+    assert smaller is not None
+    assert smaller.text == text.format("") + made.replace(", {0}", "") + "\n"
+
+
+@pytest.mark.parametrize(
     ("name", "left"),
     [
         ("a", "def f(b=1, *c, d, e=2, **g):\n    f(4, d=5, g=6)\n"),
