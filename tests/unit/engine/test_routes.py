@@ -21,6 +21,7 @@ from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.outcome import Outcome
 from minimizer.engine.child.traced import Parting, Sides
 from minimizer.engine.findings import UNKNOWN, Fault
+from minimizer.engine.levels import calls
 from minimizer.engine.levels.draft import Draft
 from minimizer.engine.levels.graph import pin
 from minimizer.engine.levels.missing_error import MissingErrorLevel
@@ -554,6 +555,12 @@ def test_route_that_is_cut_short_is_noted(routes: Routes, monkeypatch: pytest.Mo
     with pytest.raises(BudgetExceeded):
         routes.follow(failing(0, 0))
     assert words(routes) == [("graph 0, with the exact inputs of its call 1", "cut short")]
+
+
+@pytest.fixture(autouse=True)
+def later_runs_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask `Reruns` whether a later run fails again."""
+    monkeypatch.setattr(calls, "fails_again", lambda reruns, case, **how: reruns.fails_again(case, **how))
 
 
 class Reruns:

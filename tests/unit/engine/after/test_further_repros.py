@@ -200,15 +200,15 @@ def looked_further(tmp_path: Path, *, seconds: float, instance: str) -> tuple[He
     report = Report(culprits=[culprit], failure=Failure(kind=Kind.WRONG_OUTPUT))
     sink, given = Heard(tmp_path), list[float]()
 
-    class Surveys:
-        def each_instance(self, case: object, *, seconds: float) -> Instances:
-            given.append(seconds)
-            return Instances(wrong=["layers.1", "layers.2"], right=["layers.0"])
+    def each_instance(surveys: object, case: object, *, seconds: float) -> Instances:
+        given.append(seconds)
+        return Instances(wrong=["layers.1", "layers.2"], right=["layers.0"])
 
-    journal = Journal(sink, report, Clock(seconds))
-    surveys, place = cast(Any, Surveys()), cast(Any, None)
-    for known in write_further(found, (), journal.fault, surveys=surveys, place=place, journal=journal, jobs=1):
-        journal.add(culprits=known)
+    journal, none = Journal(sink, report, Clock(seconds)), cast(Any, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(further_repros, "each_instance", each_instance)
+        for known in write_further(found, (), journal.fault, surveys=none, place=none, journal=journal, jobs=1):
+            journal.add(culprits=known)
     return sink, report, given
 
 
