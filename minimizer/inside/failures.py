@@ -215,9 +215,13 @@ def raised_by_dynamo(error: BaseException) -> bool:
 
 def is_control_flow(error: BaseException) -> bool:
     """Whether an exception is of PyTorch's own control flow, and no failure."""
-    return bool(_CONTROL_FLOW & {kind.__name__ for kind in type(error).__mro__})
+    return bool(_CONTROL_FLOW & _kinds(error))
 
 
 def is_of_checkpoint(error: BaseException) -> bool:
     """Whether a checkpoint has ended, by this exception, a call that it makes once more."""
-    return any(kind.__name__ == _ENDED_RECOMPUTATION for kind in type(error).__mro__)
+    return _ENDED_RECOMPUTATION in _kinds(error)
+
+
+def _kinds(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}

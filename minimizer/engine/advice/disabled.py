@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from minimizer.engine.user_script.statements import span
+from minimizer.engine.diagnose.paste import inserted
 from minimizer.engine.user_script.syntax import imported
 
 INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -26,9 +26,7 @@ def disabled(text: str, tree: ast.Module, function: ast.FunctionDef) -> str | No
     """``@torch.compiler.disable`` above a function's ``def``, below other decorators; None without ``import torch``."""
     if imported(tree).get("torch") != "torch":
         return None
-    begin = span(text, function)[0]
-    margin = text[:begin].rpartition("\n")[2]
-    return f"{text[:begin]}@torch.compiler.disable\n{margin}{text[begin:]}" if not margin.strip() else None
+    return inserted(text, function.lineno - 1, "@torch.compiler.disable", like=function.lineno)
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:

@@ -12,8 +12,8 @@ The first of rules 1 to 9 that applies to a place decides:
 6. *Exact values.* If every producer is exact there is one right answer, required to the bit (subnormals apart).
 7. *Behind a jump* (round, argmax, a comparison ...) on rounded values, two correct runs may diverge, and neither the distance nor the
    number of elements is evidence. A value within rounding of a rerun that takes all jumps as eager did (`jumps`) is legal, by
-   rule 8. NaN where eager has a number is a fault: a jump makes another number, and no NaN. Anything else is a suspect: a fault only
-   if a part of the program is wrong on eager's own inputs.
+   rule 8. NaN where eager and double precision have a number is a fault: a jump makes another number. Anything else is a suspect: a
+   fault only if a part of the program is wrong on eager's own inputs.
 8. *fp64.* The compiled value is outside ``assert_close``'s tolerance to eager, and its error against double precision exceeds
    ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
    alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own

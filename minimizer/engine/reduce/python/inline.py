@@ -180,10 +180,5 @@ def _is_spliceable(function: ast.FunctionDef) -> bool:
     extras = (arguments.posonlyargs, arguments.kwonlyargs, arguments.defaults, arguments.vararg, arguments.kwarg)
     if any(extras) or function.decorator_list:
         return False
-    inner = [
-        n
-        for statement in function.body[:-1]
-        for n in ast.walk(statement)
-        if statement is not n or not isinstance(n, ast.Global)
-    ]
+    inner = [n for s in function.body[:-1] if not isinstance(s, ast.Global) for n in ast.walk(s)]
     return not any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in inner)

@@ -92,7 +92,7 @@ def _without_class(source: Source, name: str) -> Source | None:
         return None
     attributes = setting.attributes | changes
     own = {one: one for one in attributes} | names
-    clash = {*names.values()} - {held} & (taken | attributes) | attributes & taken
+    clash = (({*names.values()} - {held}) & (taken | attributes)) | (attributes & taken)
     if clash or len({*names.values()}) < len(names) or not all(plain.needs_only(own) for plain in functions):
         return None
     changed = _at_site(site, call, own, called, held)
