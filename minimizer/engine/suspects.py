@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from minimizer.engine import fold
+from minimizer.engine.advice import rules
 from minimizer.engine.between.answer import Found
 from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import BLAME_SHARE, VERIFY_SECONDS
@@ -53,7 +54,7 @@ NOT_FOUND = {
 }
 """The summary for a script without a finding of the requested kind."""
 UNMEASURED = "No compiled run of the script came to its end and was measured, so that what it costs is not known."
-UNTIMED = "No call of compiled code could be timed"
+UNTIMED = "Too few calls of compiled code could be timed"
 UNSHOWN = (
     "No repro was made: the script does not show it by itself in one process, or what is left of it cannot assert it."
 )
@@ -211,8 +212,8 @@ class Costly:
         cause = routes.costliest(self.kind, health) if health is not None else None
         if cause is None and not is_healthy(self.verdict):
             return self.verdict
-        if health is None or (self.kind is Kind.SLOW and health.untimed):
-            why = UNMEASURED if health is None else f"{UNTIMED}: {health.untimed}."
+        if health is None or (self.kind is Kind.SLOW and rules.untimed(health)):
+            why = UNMEASURED if health is None else f"{UNTIMED}: {rules.untimed(health)}."
             unknown = f"{why} {self.verdict.summary}"
             return Settled(Status.PARTIAL, Reason.NOT_VERIFIED, unknown, self.verdict.checked)
         if cause is None:

@@ -94,25 +94,39 @@ def test_recompiles_are_reduced(tmp_path: Path) -> None:
 
 
 SCORES = """
+    import sys
+    import time
     import torch
+
+    @torch.library.custom_op("scores::ranks", mutates_args=())
+    def ranks(x: torch.Tensor) -> torch.Tensor:
+        frame = sys._getframe()
+        while frame is not None and frame.f_code.co_name != "call":  # Inductor's code stands in functions of this name
+            frame = frame.f_back
+        if frame is not None:
+            time.sleep(0.05)
+        return x.argsort().argsort().float()
+
+    @ranks.register_fake
+    def _(x):
+        return torch.empty_like(x)
 
     class NormalScores(torch.nn.Module):
         def forward(self, x):
-            share = torch.sigmoid(x)
-            return 1.4142 * torch.{function}(2 * share - 1).clamp(-4, 4)
+            return 1.4142 * ranks(2 * torch.sigmoid(x)).clamp(-4, 4)
 
     torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(32, 512), NormalScores(), torch.nn.LayerNorm(512), torch.nn.Linear(512, 4))
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), NormalScores(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 4))
     score = torch.compile(net.eval())
     with torch.no_grad():
         for _ in range(3):
-            print(score(torch.randn(1024, 32)).sum().item())
+            print(score(torch.randn(16, 4)).sum().item())
 """
 
 
 def test_an_operator_that_is_slower_than_eager_is_found(tmp_path: Path) -> None:
-    """Inductor's inverse error function on a CPU takes several times what eager's does."""
-    path = script(tmp_path, SCORES.format(function="erfinv"), "scores.py")
+    """An operator sleeps where Inductor's code calls it: whatever else the machine does takes less."""
+    path = script(tmp_path, SCORES, "scores.py")
 
     status, report = minimize(path, tmp_path / "out", "--expect", "slow", "--no-diagnosis")
 
@@ -120,8 +134,8 @@ def test_an_operator_that_is_slower_than_eager_is_found(tmp_path: Path) -> None:
     assert report["verification"]["failed_same"] == report["verification"]["runs"]
     assert report["verification"]["passes_with_compiler_off"]
     (culprit,) = report["culprits"]
-    assert (culprit["ops"], culprit["module"], report["reduction"]["nodes_after"]) == (["aten.erfinv"], "1", 1)
-    assert report["reduction"]["lines_after"] <= 17
+    assert (culprit["ops"], culprit["module"], report["reduction"]["nodes_after"]) == (["scores.ranks"], "1", 1)
+    assert "Linear" not in (tmp_path / "out" / "repro.py").read_text()
 
 
 @pytest.mark.parametrize(

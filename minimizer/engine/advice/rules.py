@@ -18,15 +18,17 @@ from minimizer.engine.advice.changes import advice, reasons
 from minimizer.engine.advice.guards import Changing, changed
 from minimizer.engine.child.compilations import Break, Recompile, StackLine
 from minimizer.engine.child.protocol import Health, Timed
+from minimizer.inside.messages import LEAST_TURNS
 from minimizer.report.culprit import Source
 from minimizer.report.finding import Cost, Finding, by_cost
 from minimizer.vocabulary import counted
 
-LEAST_TURNS, SLOWER, SLOWER_SECONDS = 5, 1.2, 2e-4
-"""Least pairs of calls to call a graph slower than eager, the factor, and the seconds.
+SLOWER, SLOWER_SECONDS = 1.2, 2e-4
+"""The factor and the seconds by which a graph is called slower than eager.
 
 The overhead of calling a tiny graph is tenths of a millisecond, whatever its content.
 """
+CROWDED = "other processes used the cores during most measurements"
 MOST_FINDINGS = 50
 ASKED_FOR = re.compile(
     r"Call to `torch\._dynamo\.(?:graph_break|skip_frame)\(\)`|Skip (?:calling|inlining) `torch\.compiler\.disable\("
@@ -242,6 +244,12 @@ def _long_compilations(health: Health, crowding: float) -> Iterator[Cause]:
 
 
 # times ----------------------------------------------------------------------------------------------------------------
+
+
+def untimed(health: Health) -> str:
+    """Why it is not known which side of the graphs is slower, as the end of a sentence; empty where it is."""
+    is_told = not health.timed or any(one.turns >= LEAST_TURNS for one in health.timed)
+    return health.untimed or ("" if is_told else CROWDED)
 
 
 def _slow(timed: Sequence[Timed]) -> Iterator[Cause]:

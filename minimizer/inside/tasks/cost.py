@@ -10,7 +10,7 @@ import torch
 import torch._inductor.config
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ..messages import Phase
+from ..messages import LEAST_TURNS, Phase
 from ..outcome import Ending, Outcome
 from ..questions import CostRequest
 from ..values import snapshot
@@ -21,8 +21,8 @@ from ..wire import Channel, Message
 from .trial import Trial
 
 Function = Callable[..., Any]
-TURNS, LEAST_TURNS, TURNING_SECONDS = 20, 5, 10.0
-"""Most turns of calls, fewest turns, and the seconds after which no more are run.
+TURNS, TURNING_SECONDS = 20, 10.0
+"""Most turns of calls, and the seconds after which no more than `LEAST_TURNS` are run.
 
 The minimum time of each side counts, as in the repro: other load of the machine only adds to it.
 """

@@ -22,7 +22,7 @@ from .captured import CapturedGraph
 from .changed_settings import ChangedSettings
 from .kept_memory import kept_compiled, kept_in_eager
 from .outer_calls import OuterCalls
-from .timed_turns import Turn, turns_of
+from .timed_turns import Stopwatch, Turn
 
 CROWDED = "other processes used the cores during every measurement"
 UNRUN = "no call of a compiled graph returned"
@@ -42,6 +42,7 @@ class Health:
         self._backwards: BackwardRuns | None = None
         self._ours = 0.0
         self._has_tried = False
+        self._stopwatch = Stopwatch()
         self._turns: dict[int, list[Turn]] = {}
         """For each graph, the times of eager and compiled in each counted pair of calls."""
         self._kept: dict[int, tuple[int, int]] = {}
@@ -56,9 +57,9 @@ class Health:
         self._ours += seconds
 
     def measure(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:
-        """Time both sides of a graph on copies of its arguments, as `turns_of` does."""
+        """Time both sides of a graph on copies of its arguments, as `Stopwatch` does."""
         self._has_tried = True
-        if turns := turns_of(eager, compiled, args):
+        if turns := self._stopwatch.turns_of(eager, compiled, args):
             self._turns.setdefault(graph, []).extend(turns)
 
     def count_kept(self, graph: int, eager: Callable[..., Any], compiled: Callable[..., Any], args: list[Any]) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
+import os
+import subprocess
+import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -108,12 +112,12 @@ def test_a_timed_run_counts_backwards_within_what_is_compiled(child: Executor, t
     assert found is not None and found.health is not None and found.health.backwards == 2
 
 
-@pytest.mark.parametrize("crowded", [[False] * 4, [True, False, False], [False, True, False, False]])
-def test_a_turn_in_which_others_want_the_cores_does_not_count(
-    crowded: list[bool], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("waited", "expected"), [(0.2, (2.0, 1.0)), (0.4, (7.0, 8.0))])
+def test_a_turn_in_which_threads_wait_for_a_core_does_not_count(
+    waited: float, expected: tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timed_turns, "TIMED_CALLS", 2)
-    monkeypatch.setattr(timed_turns, "is_crowded", iter(crowded).__next__)
+    monkeypatch.setattr(timed_turns, "TIMED_CALLS", 1)
+    monkeypatch.setattr(timed_turns, "waited", iter([0.0, waited, waited, waited]).__next__)
     clock = iter(
         [0.0, *(1.0, 3.0, 4.0, 5.0), 0.0, *(1.0, 8.0, 9.0, 17.0), 0.0]
     )  # turns of 2 s and 1 s, then of 7 s and 8 s
@@ -121,9 +125,37 @@ def test_a_turn_in_which_others_want_the_cores_does_not_count(
     times = health.Health()
     times.measure(0, lambda: None, lambda: None, [])
     seen = times.found()
-    expected = (7.0, 8.0) if any(crowded[:2]) else (2.0, 1.0)
     assert (seen.eager_seconds, seen.compiled_seconds) == expected
     assert not seen.untimed
+
+
+def test_a_crowded_run_waits_for_its_turns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed_turns.time, "perf_counter", map(float, itertools.count()).__next__)
+    monkeypatch.setattr(timed_turns, "waited", map((10.0).__mul__, itertools.count()).__next__)
+    times, calls = health.Health(), list[int]()
+    for graph in (0, 1):
+        times.measure(graph, lambda graph=graph: calls.append(graph), lambda: None, [])
+    assert (calls.count(0), calls.count(1)) == (
+        3,
+        1,
+    )  # five readings of the clock in a turn: over 11 s, and then over 1 s
+    assert times.found().untimed
+
+
+def test_time_that_threads_wait_for_a_core_is_read_from_the_scheduler() -> None:
+    core = next(iter(os.sched_getaffinity(0)))
+    others = [subprocess.Popen(["taskset", "-c", str(core), sys.executable, "-c", "while 1: pass"]) for _ in range(2)]
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {core})
+        before = timed_turns.waited()
+        while timed_turns.waited() - before < 0.05:
+            pass  # with two others on this core, each of the three waits for it sooner or later
+    finally:
+        os.sched_setaffinity(0, allowed)
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 @pytest.mark.parametrize(("backend", "is_told"), [("inductor", True), ("aot_eager", False)])
@@ -131,7 +163,7 @@ def test_a_graph_that_inductor_compiled_has_the_figures_of_its_turns(
     backend: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timed_turns, "TIMED_CALLS", 3)
-    monkeypatch.setattr(timed_turns, "is_crowded", lambda: False)
+    monkeypatch.setattr(timed_turns, "waited", lambda: 0.0)
     ends = [0.0, *(0.0, 1.0, 0.0, 4.0, 0.0), *(0.0, 2.0, 0.0, 5.0, 0.0), *(0.0, 3.0, 0.0, 6.0, 0.0)]
     monkeypatch.setattr(timed_turns, "TIMED_SECONDS", 100.0)
     monkeypatch.setattr(timed_turns.time, "perf_counter", iter(ends).__next__)
@@ -151,7 +183,9 @@ def test_a_graph_that_inductor_compiled_has_the_figures_of_its_turns(
 
 
 def test_nothing_is_said_where_no_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed_turns, "is_crowded", lambda: True)
+    monkeypatch.setattr(timed_turns, "waited", itertools.count().__next__)
+    monkeypatch.setattr(timed_turns, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(timed_turns, "TIMED_SECONDS", 0.0)
     times = health.Health()
     times.measure(0, lambda: None, lambda: None, [])
     seen = times.found()

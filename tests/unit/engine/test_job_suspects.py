@@ -13,6 +13,7 @@ import pytest
 from sample_job import NONE, job_in, parts_of, routes_of
 
 from minimizer.engine import pipeline
+from minimizer.engine.advice import rules
 from minimizer.engine.between.answer import NO_ANSWER, Answer, Found
 from minimizer.engine.between.wrapper_effect import Effect, Side
 from minimizer.engine.child import protocol
@@ -20,7 +21,7 @@ from minimizer.engine.child.bounded import parse
 from minimizer.engine.child.compilations import Recompile, StackLine
 from minimizer.engine.child.exact_log import Glance
 from minimizer.engine.child.outcome import Verdict
-from minimizer.engine.child.protocol import Health
+from minimizer.engine.child.protocol import Health, Timed
 from minimizer.engine.emit import Repro
 from minimizer.engine.findings import UNKNOWN, Fault
 from minimizer.engine.job import Job
@@ -51,6 +52,7 @@ from minimizer.engine.suspects import (
 )
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
+from minimizer.inside.messages import LEAST_TURNS
 from minimizer.report.excused import excused
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.vocabulary import Kind, Reason, Stage, Status
@@ -524,12 +526,20 @@ def test_a_script_that_was_not_measured_is_not_said_to_have_no_finding(job: Job)
     assert "not known" in end.summary and NOT_FOUND[Kind.RECOMPILES] not in end.summary
 
 
+def timed(turns: int) -> Timed:
+    """A graph that is as fast as in eager."""
+    place = StackLine(file="a.py", line=3, code="def step(x):")
+    return Timed(place=place, turns=turns, eager=1.0, compiled=1.0, eager_slow=1.0, compiled_fast=1.0)
+
+
 @pytest.mark.parametrize(
     ("kind", "health", "says"),
     [
         (Kind.SLOW, None, UNMEASURED),
         (Kind.SLOW, Health(untimed="other processes used the cores"), f"{UNTIMED}: other processes used the cores. "),
         (Kind.MEMORY, Health(untimed="other processes used the cores"), NOT_FOUND[Kind.MEMORY]),
+        (Kind.SLOW, Health(timed=[timed(LEAST_TURNS - 1)]), f"{UNTIMED}: {rules.CROWDED}. "),
+        (Kind.SLOW, Health(timed=[timed(LEAST_TURNS)]), NOT_FOUND[Kind.SLOW]),
         (Kind.SLOW, Health(), NOT_FOUND[Kind.SLOW]),
     ],
 )
