@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from minimizer.engine.advice.disabled import disabled, function_at
 from minimizer.engine.advice.guards import guard_of
 from minimizer.engine.advice.marked_dimensions import mark_dynamic
 from minimizer.engine.advice.memory import BUDGETS
 from minimizer.engine.advice.regional import each_block
 from minimizer.engine.advice.rules import Cause
-from minimizer.engine.diagnose.paste import added_argument, paste
+from minimizer.engine.diagnose.paste import added_argument, disable, paste
+from minimizer.engine.user_script.plain_function import plain_function_at
 from minimizer.engine.user_script.statements import span, with_text
 from minimizer.engine.user_script.syntax import full_name, imported
 
@@ -139,9 +139,9 @@ def _of_breaks(text: str, tree: ast.Module, cause: Cause, name: str) -> Iterator
     if COPY.search(cause.said):
         yield Way("`clone` in the place of `copy.deepcopy`", cloned(text, tree, line), lowers, computes_otherwise=True)
     yield from _settings(text, cause.said, lowers)
-    if cause.is_whole and len(cause.finding.stack) > 1 and (called := function_at(tree, line)) is not None:
+    if cause.is_whole and len(cause.finding.stack) > 1 and (called := plain_function_at(tree, line)) is not None:
         what = f"`torch.compiler.disable` on `{called.name}`"
-        yield Way(what, disabled(text, tree, called), "functions left to eager")
+        yield Way(what, disable(text, tree, called).text, "functions left to eager")
 
 
 def _of_memory(text: str) -> Iterator[Way]:

@@ -70,10 +70,16 @@ def disable_function(text: str, line: int) -> Pasted | None:
         return None
     if any("compile" in ast.unparse(d) for d in function.decorator_list):
         return None
-    first = first_line(function)
-    code = _with_torch(tree, first - 1, "@torch.compiler.disable")
-    where = f"above line {function.lineno}: {quoted(text, function.lineno)}"
-    return Pasted(inserted(text, first - 1, code, like=first), code, where)
+    return disable(text, tree, function)
+
+
+def disable(text: str, tree: ast.Module, function: ast.FunctionDef) -> Pasted:
+    """``@torch.compiler.disable`` directly above a ``def``: what ``staticmethod`` and the like make is no function."""
+    line, decorator = function.lineno, "@torch.compiler.disable"
+    changed, code = inserted(text, line - 1, decorator, like=line), _with_torch(tree, line - 1, decorator)
+    if code != decorator:
+        changed = inserted(changed, first_line(function) - 1, code.removesuffix(decorator), like=line)
+    return Pasted(changed, code, f"above line {line}: {quoted(text, line)}")
 
 
 def disable_module(text: str, path: str) -> Pasted | None:

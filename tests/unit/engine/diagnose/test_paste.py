@@ -51,6 +51,17 @@ def test_the_innermost_function_is_disabled() -> None:
     assert "    @torch.compiler.disable\n    def act(self, x):" in pasted.text
 
 
+@pytest.mark.parametrize("head", ["import torch", "from torch import nn"])
+def test_a_static_method_is_disabled_below_its_decorator(head: str) -> None:
+    text = f"{head}\nclass Rows:\n    @staticmethod\n    def twice(x):\n        return 2 * x\n"
+
+    pasted = disable_function(text, 5)
+
+    assert pasted is not None
+    assert "    @staticmethod\n    @torch.compiler.disable\n    def twice(x):\n" in pasted.text
+    ast.parse(pasted.text)
+
+
 @pytest.mark.parametrize(
     "text",
     ["import torch\n@torch.compile\ndef f(x):\n    return x\n", "def f(x):\n    return x\n\ng = torch.compile(f)\n"],

@@ -1,17 +1,14 @@
-"""Excludes the function with a line that Dynamo cannot trace from compilation, so that those around it are compiled."""
+"""Finds the function that runs a line of a script as an ordinary call."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from minimizer.engine.diagnose.paste import inserted
-from minimizer.engine.user_script.syntax import imported
-
 INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def function_at(tree: ast.Module, line: int) -> ast.FunctionDef | None:
+def plain_function_at(tree: ast.Module, line: int) -> ast.FunctionDef | None:
     """The innermost function around a line; None if it is no plain function, or one that yields."""
     around = [
         one for one in ast.walk(tree) if isinstance(one, INNER) and one.lineno <= line <= (one.end_lineno or line)
@@ -20,13 +17,6 @@ def function_at(tree: ast.Module, line: int) -> ast.FunctionDef | None:
     if not isinstance(innermost, ast.FunctionDef):
         return None
     return None if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own(innermost)) else innermost
-
-
-def disabled(text: str, tree: ast.Module, function: ast.FunctionDef) -> str | None:
-    """``@torch.compiler.disable`` above a function's ``def``, below other decorators; None without ``import torch``."""
-    if imported(tree).get("torch") != "torch":
-        return None
-    return inserted(text, function.lineno - 1, "@torch.compiler.disable", like=function.lineno)
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
