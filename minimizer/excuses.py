@@ -185,6 +185,11 @@ _VALUES = (
         "an overflow hangs on a last bit",
     ),
     Excuse(
+        "near_pole", "values",
+        "NaN and Inf may come and go near a pole: at elements of which redrawn roundings take half of the digits, where they make some NaN or Inf too",
+        "`log`, `atanh` and `1 / x` leave the finite numbers by a last bit, and a correlation of 1 is one",
+    ),
+    Excuse(
         "behind_jump", "values",
         "Values behind a jump (argmax, floor, a comparison) may differ where every part of the graph is right on eager's inputs",
         "a legal last bit becomes a whole step there",

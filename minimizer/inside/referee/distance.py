@@ -31,13 +31,12 @@ class Distance:
     @classmethod
     def of(cls, value: Tensor, truth: Tensor) -> Distance:
         finite = value.isfinite() & truth.isfinite()
-        lost = ~finite & ~((value == truth) | (value.isnan() & truth.isnan()))
         error = torch.where(finite, (value - truth).abs(), 0.0)
         size = torch.where(finite, truth.abs(), 0.0)
         scale = float(size.norm())
         norm = float(error.norm())
         worst = float(error.max()) if error.numel() else 0.0
-        return cls(norm / scale if scale else norm, worst, int(lost.count_nonzero()))
+        return cls(norm / scale if scale else norm, worst, int(lost(value, truth).count_nonzero()))
 
     def worst_of(self, others: Sequence[Distance]) -> Distance:
         every = (self, *others)
@@ -65,6 +64,29 @@ class Distance:
             return True
         legal = torch.clamp(floor * truth.abs(), min=margin * eager.worst)
         return bool((((actual - truth).abs() > legal) & apart).any())
+
+
+def lost(value: Tensor, truth: Tensor) -> Tensor:
+    """Mask of elements that are NaN or Inf on one side, and another value on the other."""
+    finite = value.isfinite() & truth.isfinite()
+    return ~finite & ~((value == truth) | (value.isnan() & truth.isnan()))
+
+
+def near_poles(runs: Sequence[Tensor], truth: Tensor, dtype: torch.dtype) -> Tensor:
+    """Mask of elements that rounding may make NaN or Inf: it takes half of their digits, as near a pole of ``log``, ``atanh`` or ``1 / x``.
+
+    Only where it is seen to make some element NaN or Inf: what large terms cancel to has no digits either, and is a number.
+
+    Args:
+        runs: eager, and eager with its roundings redrawn.
+    """
+    half = math.sqrt(torch.finfo(dtype).eps)
+    near, makes_any = torch.zeros_like(truth, dtype=torch.bool), False
+    for run in runs:
+        gone = lost(run, truth)
+        makes_any = makes_any or bool(gone.any())
+        near |= gone | ((run - truth).abs() > half * truth.abs())
+    return near & makes_any
 
 
 def rounding_floor(dtype: torch.dtype, terms: int) -> float:

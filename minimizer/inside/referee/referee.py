@@ -18,7 +18,8 @@ The first of rules 1 to 9 that applies to a place decides:
    ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
    alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own
    worst element is far out in the tail. Eager's error is that of eager or of eager with its roundings redrawn, whichever is
-   larger: a lucky eager is no measure. Elements of another order of magnitude are judged by themselves (`magnitudes`).
+   larger: a lucky eager is no measure. Elements of another order of magnitude are judged by themselves (`magnitudes`). NaN and Inf
+   may come and go near a pole (`near_poles`).
 9. *ulps.* If the program means something else in double precision, eager in its own precision is the truth, and the compiled value
    may be off by ``ULPS`` units in the last place, or by 3 times the largest effect of redrawing eager's roundings on elements of
    its order of magnitude. NaN and Inf may come and go at up to 3 times as many places as they do in a redrawn run.
@@ -57,6 +58,8 @@ from .distance import (
     MARGIN,
     Distance,
     in_double,
+    lost,
+    near_poles,
     outside,
     rounding_floor,
     same_bits,
@@ -347,15 +350,20 @@ class _Bench:
         return Verdict(rule=Ruling.DISCRETE, discrete=True, note=note, differences=[difference])
 
     def _makes_nan(self, where: str) -> bool:
-        """Whether compiled code has NaN where eager has a number, and so has double precision if the program can run in it."""
-        expected, actual = plain(self._expected[where]), plain(self._actual[where])
+        """Whether compiled code has NaN where eager has a number, away from a pole, and so has double precision if the
+        program can run in it."""
+        expected, actual = self._expected[where], self._actual[where]
         if not is_inexact(actual):
             return False
-        made = actual.isnan() & ~expected.isnan()
+        made = plain(actual).isnan() & ~plain(expected).isnan()
         truth = self._runs.truth
         if bool(made.any()) and truth is not None and _has(truth, where, self._expected):
             made &= ~plain(truth[where]).isnan()
-        return bool(made.any())
+        if not bool(made.any()):
+            return False
+        expected, actual = in_double(expected), in_double(actual)
+        actual, _ = self._off_poles(where, actual, expected, same_jumps=False)
+        return bool((made & actual.isnan()).any())
 
     def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
         """Apply rule 8 against ``truth``; with ``same_jumps`` the reruns with redrawn roundings take all jumps as eager did."""
@@ -366,6 +374,7 @@ class _Bench:
         truth = in_double(truth)
         dtype = self._expected[where].dtype
         floor = rounding_floor(dtype, terms)
+        actual, poles = self._off_poles(where, actual, truth, same_jumps=same_jumps)
         compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
         loses = compiled.loses(eager)
         note, spread = "", 0.0
@@ -374,18 +383,27 @@ class _Bench:
             near, far = Distance.of(of_eager, right), Distance.of(of_compiled, right)
             if not loses and not far.exceeds(near, floor, right, of_eager, of_compiled, dtype, margin):
                 continue
-            runs = self._redrawn_at(where, same_jumps=same_jumps, is_small=is_small)
-            noise = [Distance.of(run[group], right) for run in runs]
-            spread = max((error.norm for error in noise), default=0.0)
-            still_loses = compiled.loses(eager.worst_of([Distance.of(run, truth) for run in runs]))
-            if still_loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype, margin):
+            for more in (
+                is_small,
+                True,
+            ):  # the further runs only before a fault: most places are cleared by the first ones
+                runs = self._redrawn_at(where, same_jumps=same_jumps, more=more)
+                noise = [Distance.of(run[group], right) for run in runs]
+                spread = max((error.norm for error in noise), default=0.0)
+                still_loses = compiled.loses(eager.worst_of([Distance.of(run, truth) for run in runs]))
+                own = near.worst_of(noise)
+                if not (still_loses or far.exceeds(own, floor, right, of_eager, of_compiled, dtype, margin)):
+                    break
+            else:
                 return self._with_errors(_fault([difference], Ruling.FP64), far, near, spread)
             note = "amplified rounding"
         ruling = None if same_jumps else self._without_a_cast(difference, truth)
         if is_small and ruling is None:
-            runs = self._redrawn_at(where, same_jumps=same_jumps, is_small=False)
+            runs = self._redrawn_at(where, same_jumps=same_jumps, more=False)
             self._learn(where, expected, truth, eager.worst_of([Distance.of(run, truth) for run in runs]))
         legal = _excused(difference, Ruling.FP64, note, excuse="rounding")
+        if poles:
+            legal = _excused(difference, Ruling.FP64, "NaN or Inf near a pole", excuse="near_pole")
         if not is_small and (side := _right_side(expected, actual, truth, dtype)) is not None:
             legal.right[where] = side
         return self._with_errors(ruling or legal, compiled, eager, spread)
@@ -403,11 +421,22 @@ class _Bench:
         why = f"a cast to {short(dtype)} is dropped"
         return replace(_fault([difference], Ruling.CASTS, why), mechanism=DROPPED_CAST)
 
-    def _redrawn_at(self, where: str, *, same_jumps: bool, is_small: bool) -> list[Tensor]:
-        """The values of a place in eager runs with redrawn roundings; in more of them where only small values differ."""
+    def _redrawn_at(self, where: str, *, same_jumps: bool, more: bool) -> list[Tensor]:
+        """The values of a place in eager runs with redrawn roundings, or in ``more`` of them if the jumps need not be the same."""
         redrawn = self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn
-        further = self._runs.redrawn_further if is_small and not same_jumps else []
+        further = self._runs.redrawn_further if more and not same_jumps else []
         return [in_double(run[where]) for run in (*redrawn, *further) if where in run]
+
+    def _off_poles(self, where: str, actual: Tensor, truth: Tensor, *, same_jumps: bool) -> tuple[Tensor, bool]:
+        """The compiled side with eager's values where rounding may have made NaN or Inf of it (`near_poles`), and whether it has any."""
+        expected = in_double(self._expected[where])
+        apart = lost(actual, truth) & lost(actual, expected)
+        if not bool(apart.any()):
+            return actual, False
+        redrawn = self._redrawn_at(where, same_jumps=same_jumps, more=True)
+        narrow = [] if same_jumps else [in_double(run[where]) for run in self._runs.redrawn_narrowly if where in run]
+        apart &= near_poles([expected, *redrawn, *narrow], truth, self._expected[where].dtype)
+        return torch.where(apart, expected, actual), bool(apart.any())
 
     def _learn(self, where: str, expected: Tensor, truth: Tensor, own: Distance) -> None:
         """Keep eager's own error at a place, for the calls to come."""
@@ -427,7 +456,7 @@ class _Bench:
         expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
         is_small = self._is_small(difference)
         margin = SMALL_MARGIN if is_small else MARGIN
-        redrawn = self._redrawn_at(where, same_jumps=False, is_small=is_small)
+        redrawn = self._redrawn_at(where, same_jumps=False, more=is_small)
         if difference.what != "value":
             most = max((Distance.of(run, expected).missing for run in redrawn), default=0)
             if Distance.of(actual, expected).missing <= MARGIN * most:
@@ -439,7 +468,8 @@ class _Bench:
         for group in magnitudes(expected):
             noise = max((Distance.of(run[group], expected[group]).worst for run in redrawn), default=0.0)
             legal[group] = legal[group].clamp(min=margin * noise)
-        wrong = ((actual - expected).abs() > legal) & outside(expected, actual, dtype)
+        both = actual.isfinite() & expected.isfinite()  # another difference tells of NaN and Inf
+        wrong = ((actual - expected).abs() > legal) & outside(expected, actual, dtype) & both
         if bool(wrong.any()):
             return _fault([difference], Ruling.ULPS, why)
         return _excused(difference, Ruling.ULPS, "", excuse="ulps")

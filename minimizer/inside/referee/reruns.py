@@ -27,6 +27,7 @@ Places = Mapping[str, Tensor]
 """The tensors of one side of a call by place."""
 _SEEDS = (1, 2)  # one rerun with redrawn roundings for each
 _FURTHER = (3, 4, 5, 6)
+_NARROW = (7, 8, 9, 10)
 
 
 class _EagerRun(NamedTuple):
@@ -119,6 +120,14 @@ class Reruns:
     def redrawn_further(self) -> list[Places]:
         """More of `redrawn`, for what large terms cancel to."""
         return self._redrawn(lambda: None, _FURTHER)
+
+    @cached_property
+    def redrawn_narrowly(self) -> list[Places]:
+        """As `redrawn`, with one rounding for each sum: such a run hits a pole that the sum is next to, and a wider one misses it."""
+        runs: list[Places] = []
+        for seed in _NARROW:
+            self._run_under(Perturbation(seed, longest=1), runs)
+        return runs
 
     @cached_property
     def truth_with_same_jumps(self) -> Places | None:
