@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -118,16 +118,13 @@ class Reruns:
 
     @cached_property
     def redrawn_further(self) -> list[Places]:
-        """More of `redrawn`, for what large terms cancel to."""
-        return self._redrawn(lambda: None, _FURTHER)
+        """More of `redrawn`, for what large terms cancel to and for what hangs on subnormal numbers, which they flush to zero."""
+        return self._all_under(Perturbation(seed, flushes=True) for seed in _FURTHER)
 
     @cached_property
     def redrawn_narrowly(self) -> list[Places]:
         """As `redrawn`, with one rounding for each sum: such a run hits a pole that the sum is next to, and a wider one misses it."""
-        runs: list[Places] = []
-        for seed in _NARROW:
-            self._run_under(Perturbation(seed, longest=1), runs)
-        return runs
+        return self._all_under(Perturbation(seed, longest=1) for seed in _NARROW)
 
     @cached_property
     def truth_with_same_jumps(self) -> Places | None:
@@ -161,10 +158,13 @@ class Reruns:
         with self._call.switches.applied():
             return fp64.run(self._eager, self._call.inputs, run.marked, run.calls, jumps, casts)
 
-    def _redrawn(self, jumps: Callable[[], SameJumps | None], seeds: Sequence[int] = _SEEDS) -> list[Places]:
+    def _redrawn(self, jumps: Callable[[], SameJumps | None]) -> list[Places]:
+        return self._all_under(Perturbation(seed, jumps()) for seed in _SEEDS)
+
+    def _all_under(self, modes: Iterable[AbstractContextManager[object]]) -> list[Places]:
         runs: list[Places] = []
-        for seed in seeds:
-            self._run_under(Perturbation(seed, jumps()), runs)
+        for mode in modes:
+            self._run_under(mode, runs)
         return runs
 
     def _run_under(self, mode: AbstractContextManager[object], runs: list[Places]) -> None:
@@ -178,10 +178,7 @@ class Reruns:
     @cached_property
     def undefined(self) -> list[Places]:
         """Eager runs with other values for all undefined results; empty if there are no undefined results."""
-        runs: list[Places] = []
-        for choice in range(CHOICES) if self.why_undefined else ():
-            self._run_under(Undefined(choice), runs)
-        return runs
+        return self._all_under(map(Undefined, range(CHOICES if self.why_undefined else 0)))
 
     def _eager(self, values: list[Any]) -> Side:
         return self._call.on(self._call.function, values)

@@ -261,3 +261,29 @@ def test_nan_behind_a_jump_is_a_fault_away_from_a_pole_only(is_near: bool) -> No
     call = Call.now(distances, [x]).behind(None)
     verdict = judge(call, call.run(distances), call.run(with_nan))
     assert (verdict.fault, verdict.discrete) == (not is_near, is_near)
+
+
+SUBNORMAL: dict[str, Function] = {
+    "their logarithm": lambda x, below: small(x.exp(), below).log(),
+    "a clamp beside them": lambda x, below: small(x.exp(), below).clamp(min=1e-42).log(),
+    "a ratio of them": lambda x, below: small(x.exp(), below) / small(x.exp(), below).sum(-1, keepdim=True),
+}
+
+
+def small(values: torch.Tensor, below: float) -> torch.Tensor:
+    return torch.where(values < below, 0.0, values) if below else values
+
+
+@pytest.mark.parametrize("name", SUBNORMAL)
+def test_subnormal_numbers_may_be_flushed_in_the_middle_of_a_program_and_normal_ones_may_not(name: str) -> None:
+    """As Triton's kernels do by default. Behind the logarithm of such a number stands -Inf in the place of -90."""
+    program = SUBNORMAL[name]
+    x = torch.linspace(-100, -20, 512).view(64, 8)
+    call = Call.now(lambda x: program(x, 0.0), [x])
+    flushed, lost = (
+        call.run(lambda x, below=below: program(x, below)) for below in (torch.finfo(torch.float32).tiny, 1e-18)
+    )
+    eager = call.run(call.function)
+    assert judge(call, eager, flushed).differences
+    assert not judge(call, eager, flushed).fault
+    assert judge(call, eager, lost).fault
