@@ -166,7 +166,7 @@ _VALUES = (
     ),
     Excuse(
         "subnormal", "values",
-        "Values that should be exact may differ by less than the smallest normal number",
+        "Values that should be exact may differ by less than the smallest normal number, and an element may differ as far as flushing such numbers in eager moves this very element",
         "vector units flush such numbers to zero",
     ),
     Excuse(
@@ -186,7 +186,7 @@ _VALUES = (
     ),
     Excuse(
         "near_pole", "values",
-        "NaN and Inf may come and go near a pole: at elements of which redrawn roundings take half of the digits, where they make some NaN or Inf too",
+        "NaN and Inf may come and go near a pole: at elements that redrawn roundings make NaN or Inf, or take half of the digits of, beside those of a typical element too, and only what they make of some element, or the infinity between its numbers and NaN",
         "`log`, `atanh` and `1 / x` leave the finite numbers by a last bit, and a correlation of 1 is one",
     ),
     Excuse(

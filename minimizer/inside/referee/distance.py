@@ -69,24 +69,12 @@ class Distance:
 def lost(value: Tensor, truth: Tensor) -> Tensor:
     """Mask of elements that are NaN or Inf on one side, and another value on the other."""
     finite = value.isfinite() & truth.isfinite()
-    return ~finite & ~((value == truth) | (value.isnan() & truth.isnan()))
+    return ~finite & ~same_values(value, truth)
 
 
-def near_poles(runs: Sequence[Tensor], truth: Tensor, dtype: torch.dtype) -> Tensor:
-    """Mask of elements that rounding may make NaN or Inf: it takes half of their digits, as near a pole of ``log``, ``atanh`` or ``1 / x``.
-
-    Only where it is seen to make some element NaN or Inf: what large terms cancel to has no digits either, and is a number.
-
-    Args:
-        runs: eager, and eager with its roundings redrawn.
-    """
-    half = math.sqrt(torch.finfo(dtype).eps)
-    near, makes_any = torch.zeros_like(truth, dtype=torch.bool), False
-    for run in runs:
-        gone = lost(run, truth)
-        makes_any = makes_any or bool(gone.any())
-        near |= gone | ((run - truth).abs() > half * truth.abs())
-    return near & makes_any
+def same_values(one: Tensor, other: Tensor) -> Tensor:
+    """Mask of elements that are equal, or NaN on both sides."""
+    return (one == other) | (one.isnan() & other.isnan())
 
 
 def rounding_floor(dtype: torch.dtype, terms: int) -> float:
@@ -113,7 +101,7 @@ def outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
 
 def same_elements(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
     """Mask of elements that are equal within the tolerance of ``dtype``, the dtype of the computation; both tensors have one shape."""
-    same = (expected == actual) | (expected.isnan() & actual.isnan())
+    same = same_values(expected, actual)
     return same | ~outside(expected, actual, dtype) if is_inexact(expected) else same
 
 

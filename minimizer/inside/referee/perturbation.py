@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..values import bodies
-from ..values.elements import LEAST_FLUSHED, plain, wide
+from ..values.elements import plain, wide
 from ..values.rounding import (
     EXACT,
     NORMALIZATIONS,
@@ -45,18 +45,15 @@ class Perturbation(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(
-        self, seed: int, jumps: SameJumps | None = None, longest: int = LONGEST_CHAIN, *, flushes: bool = False
-    ) -> None:
+    def __init__(self, seed: int, jumps: SameJumps | None = None, longest: int = LONGEST_CHAIN) -> None:
         """
         Args:
             seed: of the random roundings.
             jumps: the jumps to take; None: as the redrawn roundings decide.
             longest: terms that a sum loses the roundings of, at most.
-            flushes: results below the normal numbers are zero, as vector units and Triton's kernels make them.
         """
         super().__init__()
-        self._seed, self._jumps, self._longest, self._flushes = seed, jumps, longest, flushes
+        self._seed, self._jumps, self._longest = seed, jumps, longest
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -137,8 +134,6 @@ class Perturbation(TorchDispatchMode):
         noise = torch.empty(values.shape, dtype=values.real.dtype, device=values.device)
         noise.uniform_(-eps, eps, generator=self._generator(values.device))
         moved = torch.addcmul(values, values, noise)
-        if self._flushes and (tiny := torch.finfo(tensor.dtype).tiny) < LEAST_FLUSHED:
-            moved = torch.where(moved.abs() < tiny, 0.0, moved)
         return torch.where(values.isfinite(), moved, values).to(tensor.dtype)  # rounding makes no NaN of an infinity
 
     def _generator(self, device: torch.device) -> torch.Generator:

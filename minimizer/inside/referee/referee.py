@@ -12,24 +12,27 @@ The first of rules 1 to 9 that applies to a place decides:
 6. *Exact values.* If every producer is exact there is one right answer, required to the bit (subnormals apart).
 7. *Behind a jump* (round, argmax, a comparison ...) on rounded values, two correct runs may diverge, and neither the distance nor the
    number of elements is evidence. A value within rounding of a rerun that takes all jumps as eager did (`jumps`) is legal, by
-   rule 8. NaN where eager and double precision have a number is a fault: a jump makes another number. Anything else is a suspect: a
-   fault only if a part of the program is wrong on eager's own inputs.
+   rule 8. NaN where eager and double precision have a number is a fault away from a pole: a jump makes another number.
+   Anything else is a suspect: a fault only if a part of the program is wrong on eager's own inputs.
 8. *fp64.* The compiled value is outside ``assert_close``'s tolerance to eager, and its error against double precision exceeds
    ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
    alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own
    worst element is far out in the tail. Eager's error is that of eager or of eager with its roundings redrawn, whichever is
    larger: a lucky eager is no measure. Elements of another order of magnitude are judged by themselves (`magnitudes`). NaN and Inf
-   may come and go near a pole (`near_poles`).
+   may come and go at up to 3 times as many elements as in eager, and what is more than that next to a pole only (`poles`). An
+   element is excused if flushing subnormal numbers in eager moves this very element as far (`flushing`).
 9. *ulps.* If the program means something else in double precision, eager in its own precision is the truth, and the compiled value
    may be off by ``ULPS`` units in the last place, or by 3 times the largest effect of redrawing eager's roundings on elements of
-   its order of magnitude. NaN and Inf may come and go at up to 3 times as many places as they do in a redrawn run.
+   its order of magnitude. NaN and Inf may come and go at up to 3 times as many places as they do in a redrawn run, and next to a
+   pole. Flushing excuses as in rule 8.
 10. *Casts.* A value that is legal by rule 8 only since an explicit cast of the program is dropped is a fault where that moves the
     result beyond a few roundings (`casts`).
 11. *dtypes.* What rules 7 to 9 judged is a fault where compiled code computes in a narrower dtype than eager (`precisions`).
 
 Small values (gradients, updates at a small learning rate) are judged relative to themselves: the absolute part of a tolerance is
 scaled to the largest element of their order of magnitude. What ``assert_close`` would let pass is a fault by rules 8 and 9 only beyond
-``SMALL_MARGIN`` times eager's error, taken from more redrawn runs: what large terms cancel to is all noise.
+``SMALL_MARGIN`` times eager's error: what large terms cancel to is all noise. Before any fault further redrawn runs are made, one
+after the other, until one explains the difference.
 """
 
 from __future__ import annotations
@@ -37,9 +40,10 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import EllipsisType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,13 +63,14 @@ from .distance import (
     Distance,
     in_double,
     lost,
-    near_poles,
     outside,
     rounding_floor,
     same_bits,
     same_elements,
 )
+from .flushing import moved_by_flushing
 from .known import Known, OwnError
+from .poles import Poles
 from .precisions import OTHER_PRECISION, narrowed
 from .provenance import Mark
 from .reruns import Places, Reruns
@@ -180,6 +185,32 @@ def _equals_itself(value: Any) -> bool:
 def upcast(call: Call) -> Any:
     """The call's outputs in double precision; None if the program means something else there."""
     return Reruns(call).truth_outputs
+
+
+class _Sides(NamedTuple):
+    """The values of one place in double: of eager, of compiled code, and of the truth."""
+
+    expected: Tensor
+    actual: Tensor
+    truth: Tensor
+
+    def within(self, group: Tensor | EllipsisType) -> _Sides:
+        return _Sides(*(side[group] for side in self))
+
+
+@dataclass(frozen=True)
+class _Rounding:
+    """How a place is rounded, and by how many times eager's error compiled code may be off."""
+
+    dtype: torch.dtype
+    terms: int
+    margin: float
+    same_jumps: bool
+
+    def is_exceeded(self, compiled: Distance, eager: Distance, sides: _Sides) -> bool:
+        """Whether the finite elements of the compiled side are off by more than rounding explains."""
+        floor = rounding_floor(self.dtype, self.terms)
+        return compiled.exceeds(eager, floor, sides.truth, sides.expected, sides.actual, self.dtype, self.margin)
 
 
 class _Bench:
@@ -351,63 +382,81 @@ class _Bench:
         return Verdict(rule=Ruling.DISCRETE, discrete=True, note=note, differences=[difference])
 
     def _makes_nan(self, where: str) -> bool:
-        """Whether compiled code has NaN where eager has a number, away from a pole, and so has double precision if the
-        program can run in it."""
-        expected, actual = self._expected[where], self._actual[where]
-        if not is_inexact(actual):
+        """Whether compiled code has NaN where neither eager nor double precision has it, if the program can run in it, nor a pole explains it."""
+        if not all(is_inexact(side[where]) for side in (self._expected, self._actual)):
             return False
-        made = plain(actual).isnan() & ~plain(expected).isnan()
+        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
+        made = actual.isnan() & ~expected.isnan()
         truth = self._runs.truth
         if bool(made.any()) and truth is not None and _has(truth, where, self._expected):
-            made &= ~plain(truth[where]).isnan()
-        if not bool(made.any()):
-            return False
-        expected, actual = in_double(expected), in_double(actual)
-        actual, _ = self._off_poles(where, actual, expected, same_jumps=False)
-        return bool((made & actual.isnan()).any())
+            made &= ~in_double(truth[where]).isnan()
+        return bool(self._off_poles(where, made, actual, expected, same_jumps=False).any())
 
     def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
         """Apply rule 8 against ``truth``; with ``same_jumps`` the reruns with redrawn roundings take all jumps as eager did."""
-        where = difference.where
+        where, excuse = difference.where, "rounding"
         is_small = self._is_small(difference)
-        margin = SMALL_MARGIN if is_small else MARGIN
-        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        truth = in_double(truth)
-        dtype = self._expected[where].dtype
-        floor = rounding_floor(dtype, terms)
-        actual, poles = self._off_poles(where, actual, truth, same_jumps=same_jumps)
-        compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
-        loses = compiled.loses(eager)
+        sides = _Sides(in_double(self._expected[where]), in_double(self._actual[where]), in_double(truth))
+        rounding = _Rounding(
+            self._expected[where].dtype, terms, SMALL_MARGIN if is_small else MARGIN, same_jumps=same_jumps
+        )
+        ruling = self._beyond_rounding(where, sides, rounding)
+        if ruling.fault and not same_jumps and (other := self._but_flushed(where, sides)) is not None:
+            sides, excuse = other, "subnormal"
+            ruling = self._beyond_rounding(where, sides, rounding)
+        if ruling.fault:
+            return replace(ruling, kind=difference.kind, differences=[difference])
+        cast = None if same_jumps else self._without_a_cast(difference, sides.truth)
+        compiled, eager = Distance.of(sides.actual, sides.truth), Distance.of(sides.expected, sides.truth)
+        if is_small and cast is None:
+            runs = self._first_at(where, same_jumps=same_jumps)
+            self._learn(where, sides, eager.worst_of([Distance.of(run, sides.truth) for run in runs]))
+        if excuse == "rounding" and ruling.note == NEAR_POLE:
+            excuse = "near_pole"
+        legal = _excused(difference, Ruling.FP64, ruling.note, excuse=excuse)
+        if not is_small and (side := _right_side(sides, rounding.dtype)) is not None:
+            legal.right[where] = side
+        return self._with_errors(cast or legal, compiled, eager, ruling.noise or 0.0)
+
+    def _beyond_rounding(self, where: str, sides: _Sides, rounding: _Rounding) -> Verdict:
+        """Whether rule 8 makes a fault of a place; the verdict tells of no difference yet."""
+        expected, actual, truth = sides
         note, spread = "", 0.0
+        apart = lost(actual, truth) & lost(actual, expected)
+        if not self._loses(where, sides, same_jumps=rounding.same_jumps):
+            apart &= actual.isinf() & truth.isfinite()  # an overflow is no rounding, however few there are
+        if bool(self._off_poles(where, apart, actual, truth, same_jumps=rounding.same_jumps).any()):
+            compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
+            return self._with_errors(Verdict(fault=True, rule=Ruling.FP64), compiled, eager, spread)
+        if bool(apart.any()):
+            note, actual = NEAR_POLE, torch.where(apart, expected, actual)
+            sides = sides._replace(actual=actual)
         for group in magnitudes(truth):
-            right, of_eager, of_compiled = truth[group], expected[group], actual[group]
-            near, far = Distance.of(of_eager, right), Distance.of(of_compiled, right)
-            if not loses and not far.exceeds(near, floor, right, of_eager, of_compiled, dtype, margin):
+            near, far = Distance.of(expected[group], truth[group]), Distance.of(actual[group], truth[group])
+            if not rounding.is_exceeded(far, near, sides.within(group)):
                 continue
-            for more in (
-                is_small,
-                True,
-            ):  # the further runs only before a fault: most places are cleared by the first ones
-                runs = self._redrawn_at(where, same_jumps=same_jumps, more=more)
-                noise = [Distance.of(run[group], right) for run in runs]
-                spread = max((error.norm for error in noise), default=0.0)
-                still_loses = compiled.loses(eager.worst_of([Distance.of(run, truth) for run in runs]))
-                own = near.worst_of(noise)
-                if not (still_loses or far.exceeds(own, floor, right, of_eager, of_compiled, dtype, margin)):
+            noise: list[Distance] = []
+            for run in self._redrawn_at(where, same_jumps=rounding.same_jumps):
+                noise.append(Distance.of(run[group], truth[group]))
+                if not rounding.is_exceeded(far, near.worst_of(noise), sides.within(group)):
                     break
             else:
-                return self._with_errors(_fault([difference], Ruling.FP64), far, near, spread)
-            note = "amplified rounding"
-        ruling = None if same_jumps else self._without_a_cast(difference, truth)
-        if is_small and ruling is None:
-            runs = self._redrawn_at(where, same_jumps=same_jumps, more=False)
-            self._learn(where, expected, truth, eager.worst_of([Distance.of(run, truth) for run in runs]))
-        legal = _excused(difference, Ruling.FP64, note, excuse="rounding")
-        if poles:
-            legal = _excused(difference, Ruling.FP64, NEAR_POLE, excuse="near_pole")
-        if not is_small and (side := _right_side(expected, actual, truth, dtype)) is not None:
-            legal.right[where] = side
-        return self._with_errors(ruling or legal, compiled, eager, spread)
+                spread = max((error.norm for error in noise), default=0.0)
+                return self._with_errors(Verdict(fault=True, rule=Ruling.FP64), far, near, spread)
+            spread = max(error.norm for error in noise)
+            note = note or "amplified rounding"
+        return Verdict(rule=Ruling.FP64, note=note, noise=spread)
+
+    def _loses(self, where: str, sides: _Sides, *, same_jumps: bool) -> bool:
+        """Whether more elements are NaN or Inf than rounding explains by their number."""
+        compiled, eager = Distance.of(sides.actual, sides.truth), Distance.of(sides.expected, sides.truth)
+        if not compiled.loses(eager):
+            return False
+        for run in self._redrawn_at(where, same_jumps=same_jumps):
+            eager = eager.worst_of([Distance.of(run, sides.truth)])
+            if not compiled.loses(eager):
+                return False
+        return True
 
     def _without_a_cast(self, difference: Difference, truth: Tensor) -> Verdict | None:
         """The ruling where compiled code agrees with the truth only since it drops an explicit cast of the program; else None."""
@@ -422,28 +471,53 @@ class _Bench:
         why = f"a cast to {short(dtype)} is dropped"
         return replace(_fault([difference], Ruling.CASTS, why), mechanism=DROPPED_CAST)
 
-    def _redrawn_at(self, where: str, *, same_jumps: bool, more: bool) -> list[Tensor]:
-        """The values of a place in eager runs with redrawn roundings, or in ``more`` of them if the jumps need not be the same."""
-        redrawn = self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn
-        further = self._runs.redrawn_further if more and not same_jumps else []
-        return [in_double(run[where]) for run in (*redrawn, *further) if where in run]
+    def _at(self, where: str, runs: Iterable[Places]) -> Iterator[Tensor]:
+        """The values of a place in those runs that have it in eager's shape, which other jumps may change."""
+        return (in_double(run[where]) for run in runs if _has(run, where, self._expected))
 
-    def _off_poles(self, where: str, actual: Tensor, truth: Tensor, *, same_jumps: bool) -> tuple[Tensor, bool]:
-        """The compiled side with eager's values where rounding may have made NaN or Inf of it (`near_poles`), and whether it has any."""
-        expected = in_double(self._expected[where])
-        apart = lost(actual, truth) & lost(actual, expected)
+    def _first_at(self, where: str, *, same_jumps: bool) -> Iterator[Tensor]:
+        """The values of a place in the first eager runs with redrawn roundings."""
+        return self._at(where, self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn)
+
+    def _redrawn_at(self, where: str, *, same_jumps: bool) -> Iterator[Tensor]:
+        """`_first_at`, and then the further runs, each made when it is asked for, if the jumps need not be the same."""
+        yield from self._first_at(where, same_jumps=same_jumps)
+        if not same_jumps:
+            yield from self._at(where, self._runs.redrawn_further)
+
+    def _off_poles(self, where: str, apart: Tensor, actual: Tensor, truth: Tensor, *, same_jumps: bool) -> Tensor:
+        """The mask ``apart`` without the elements next to a pole that rounding may make the same NaN or Inf of (`Poles`)."""
         if not bool(apart.any()):
-            return actual, False
-        redrawn = self._redrawn_at(where, same_jumps=same_jumps, more=True)
-        narrow = [] if same_jumps else [in_double(run[where]) for run in self._runs.redrawn_narrowly if where in run]
-        apart &= near_poles([expected, *redrawn, *narrow], truth, self._expected[where].dtype)
-        return torch.where(apart, expected, actual), bool(apart.any())
+            return apart
+        poles = Poles(truth, self._expected[where].dtype)
+        for run, measured in self._runs_by_poles(where, same_jumps=same_jumps):
+            poles.learn(run, measured=measured)
+            left = apart & ~poles.excused(actual)
+            if not bool(left.any()) or poles.are_away(left):
+                break
+        return left
 
-    def _learn(self, where: str, expected: Tensor, truth: Tensor, own: Distance) -> None:
+    def _runs_by_poles(self, where: str, *, same_jumps: bool) -> Iterator[tuple[Tensor, bool]]:
+        """Eager runs, and whether each is measured: those that move no sum by more than a rounding."""
+        yield in_double(self._expected[where]), True
+        yield from ((run, False) for run in self._first_at(where, same_jumps=same_jumps))
+        if not same_jumps:
+            yield from ((run, True) for run in self._at(where, self._runs.redrawn_narrowly))
+
+    def _but_flushed(self, where: str, sides: _Sides) -> _Sides | None:
+        """The sides with eager's values in the compiled one where flushing explains it; None if that is nowhere."""
+        dtype = self._expected[where].dtype
+        for flushed in self._at(where, self._runs.flushed):
+            moved = moved_by_flushing(flushed, *sides, dtype)
+            if bool(moved.any()):
+                return sides._replace(actual=torch.where(moved, sides.expected, sides.actual))
+        return None
+
+    def _learn(self, where: str, sides: _Sides, own: Distance) -> None:
         """Keep eager's own error at a place, for the calls to come."""
-        largest, size = float(expected.abs().max()), float(expected.norm())
+        largest, size = float(sides.expected.abs().max()), float(sides.expected.norm())
         if own.missing == 0 and 0.0 < largest < math.inf:
-            norm = own.norm * (float(truth.norm()) or 1.0)
+            norm = own.norm * (float(sides.truth.norm()) or 1.0)
             self._known.errors[where] = OwnError(own.worst / largest, norm / size)
 
     @staticmethod
@@ -452,43 +526,61 @@ class _Bench:
         return verdict
 
     def _rule_ulps(self, difference: Difference) -> Verdict:
-        why = f"no fp64: {self._runs.why_no_truth or 'no such place'}"
+        """Apply rule 9: eager is the truth."""
         where = difference.where
         expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        is_small = self._is_small(difference)
-        margin = SMALL_MARGIN if is_small else MARGIN
+        sides = _Sides(expected, actual, expected)
         if difference.what != "value":
-            most = max(
-                (
-                    Distance.of(run, expected).missing
-                    for run in self._redrawn_at(where, same_jumps=False, more=is_small)
-                ),
-                default=0,
-            )
-            if Distance.of(actual, expected).missing <= MARGIN * most:
-                return _excused(difference, Ruling.ULPS, "NaN or Inf moves with the last bit", excuse="nonfinite_moves")
-            actual, _ = self._off_poles(where, actual, expected, same_jumps=False)
-            if not bool(lost(actual, expected).any()):
-                return _excused(difference, Ruling.ULPS, NEAR_POLE, excuse="near_pole")
-            return _fault([difference], Ruling.ULPS, why)
+            return self._rule_nonfinite(difference, sides)
+        margin = SMALL_MARGIN if self._is_small(difference) else MARGIN
+        if not self._beyond_ulps(where, sides, margin):
+            return _excused(difference, Ruling.ULPS, "", excuse="ulps")
+        other = self._but_flushed(where, sides)
+        if other is not None and not self._beyond_ulps(where, other, margin):
+            return _excused(difference, Ruling.ULPS, "", excuse="subnormal")
+        return _fault([difference], Ruling.ULPS, self._why_ulps())
+
+    def _beyond_ulps(self, where: str, sides: _Sides, margin: float) -> bool:
+        """Whether a finite element is off by more than rounding explains; another difference tells of NaN and Inf."""
+        expected, actual, _ = sides
         dtype = self._expected[where].dtype
         eps = torch.finfo(dtype).eps if is_inexact(self._expected[where]) else 0.0
-        both = actual.isfinite() & expected.isfinite()  # another difference tells of NaN and Inf
-        apart = outside(expected, actual, dtype) & both
-        for more in (is_small, True):
-            redrawn = self._redrawn_at(where, same_jumps=False, more=more)
-            legal = ULPS * eps * expected.abs()
-            for group in magnitudes(expected):
-                noise = max((Distance.of(run[group], expected[group]).worst for run in redrawn), default=0.0)
+        apart = outside(expected, actual, dtype) & actual.isfinite() & expected.isfinite()
+        legal = ULPS * eps * expected.abs()
+        if not bool((((actual - expected).abs() > legal) & apart).any()):
+            return False
+        groups = magnitudes(expected)
+        for run in self._redrawn_at(where, same_jumps=False):
+            for group in groups:
+                noise = Distance.of(run[group], expected[group]).worst
                 legal[group] = legal[group].clamp(min=margin * noise)
             if not bool((((actual - expected).abs() > legal) & apart).any()):
-                return _excused(difference, Ruling.ULPS, "", excuse="ulps")
-        return _fault([difference], Ruling.ULPS, why)
+                return False
+        return True
+
+    def _rule_nonfinite(self, difference: Difference, sides: _Sides) -> Verdict:
+        """Apply rule 9 to NaN and Inf: by their number, and what is more than that by element."""
+        where = difference.where
+        expected, actual, _ = sides
+        runs = self._first_at(where, same_jumps=False)
+        most = max((Distance.of(run, expected).missing for run in runs), default=0)
+        if Distance.of(actual, expected).missing <= MARGIN * most:
+            return _excused(difference, Ruling.ULPS, "NaN or Inf moves with the last bit", excuse="nonfinite_moves")
+        other = self._but_flushed(where, sides) or sides
+        apart = lost(other.actual, expected)
+        if not bool(apart.any()):
+            return _excused(difference, Ruling.ULPS, "", excuse="subnormal")
+        if not bool(self._off_poles(where, apart, other.actual, expected, same_jumps=False).any()):
+            return _excused(difference, Ruling.ULPS, NEAR_POLE, excuse="near_pole")
+        return _fault([difference], Ruling.ULPS, self._why_ulps())
+
+    def _why_ulps(self) -> str:
+        return f"no fp64: {self._runs.why_no_truth or 'no such place'}"
 
 
-def _right_side(eager: Tensor, compiled: Tensor, truth: Tensor, dtype: torch.dtype) -> str | None:
+def _right_side(sides: _Sides, dtype: torch.dtype) -> str | None:
     """The side that is within the dtype's tolerance of the truth where the other is not; None where both are, or neither is."""
-    is_off = [bool(outside(truth, side, dtype).any()) for side in (eager, compiled)]
+    is_off = [bool(outside(sides.truth, side, dtype).any()) for side in (sides.expected, sides.actual)]
     return None if is_off[0] == is_off[1] else "compiled" if is_off[0] else "eager"
 
 

@@ -69,8 +69,8 @@ def correlated_in_its_dtype(x: torch.Tensor) -> torch.Tensor:
     return correlated(x) + torch.finfo(x.dtype).tiny
 
 
-def with_inf_at_a_steady_place(x: torch.Tensor) -> torch.Tensor:
-    return correlated(x).masked_fill(torch.arange(512).view(64, 8) == 100, float("inf"))
+def with_nan_at_a_steady_place(x: torch.Tensor) -> torch.Tensor:
+    return correlated(x).masked_fill(torch.arange(512).view(64, 8) == 100, float("nan"))
 
 
 def draws(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -89,7 +89,7 @@ EXCUSE_PAIRS: dict[str, Pair] = {
         with_its_dtype, lambda x: with_its_dtype(x.flip(0)), lambda x: with_its_dtype(x) + 1e-3, lambda: [torch.randn(1000, 4) * 0.01 + 0.03]
     ),
     "nonfinite_moves": Pair(near_overflow, lambda x: near_overflow(x.flip(0)), lambda x: near_overflow(x) * 2, at_the_edge),
-    "near_pole": Pair(correlated, lambda x: correlated(x.flip(1)), with_inf_at_a_steady_place, lambda: [torch.randn(64, 33)]),
+    "near_pole": Pair(correlated, lambda x: correlated(x.flip(1)), with_nan_at_a_steady_place, lambda: [torch.randn(64, 33)]),
     "undefined_result": Pair(
         lambda x: (x * 1e30).to(torch.int32) + 1,
         lambda x: torch.full_like(x, 7).to(torch.int32),
@@ -222,72 +222,3 @@ def test_nan_or_inf_in_what_large_terms_cancel_to_is_a_fault(odd: float) -> None
         lambda: [torch.randn(1000, 4) + 3],
     )
     assert judged(wrong, wrong.wrong).fault
-
-
-@pytest.mark.parametrize(
-    "program",
-    [lambda s: 1 / (1 - s), torch.acos, lambda s: s.atanh() + torch.finfo(s.dtype).tiny],
-    ids=["hits a pole", "beside a pole", "without a truth"],
-)
-def test_few_elements_near_a_pole_are_judged_by_more_than_two_redrawn_runs(program: Function) -> None:
-    """A wide perturbation misses the one value that makes 1 / 0, and two runs of one element say little of its spread."""
-
-    def length(x: torch.Tensor, *, flipped: bool = False) -> torch.Tensor:
-        unit = (x - x.mean(1, keepdim=True)) / (x - x.mean(1, keepdim=True)).norm(dim=1, keepdim=True)
-        return program((unit * unit).flip(1 if flipped else ()).sum(1))
-
-    verdicts = []
-    for seed in range(40):
-        torch.manual_seed(seed)
-        call = Call.now(length, [torch.randn(1 + 2 * (seed % 2), 33)])
-        verdicts.append(judge(call, call.run(length), call.run(lambda x: length(x, flipped=True))))
-    assert any(verdict.differences for verdict in verdicts)
-    assert not any(verdict.fault for verdict in verdicts)
-
-
-def distances(x: torch.Tensor) -> torch.Tensor:
-    """The logarithm of how far lengths are from 1: the gradient of ``abs`` at zero, times infinity, is NaN."""
-    return (1 - (x * x).sum(1)).abs().log()
-
-
-@pytest.mark.parametrize("is_near", [True, False])
-def test_nan_behind_a_jump_is_a_fault_away_from_a_pole_only(is_near: bool) -> None:
-    """Of one row each, where eager has a number."""
-
-    def with_nan(x: torch.Tensor) -> torch.Tensor:
-        result = distances(x)
-        result.register_hook(lambda grad: grad * torch.nan)
-        return result
-
-    unit = torch.nn.functional.normalize(torch.randn(64, 33, generator=torch.Generator().manual_seed(1)))
-    row = unit[(1 - (unit * unit).sum(1)).abs() > 0][2:3]
-    x = (row if is_near else row / 2).requires_grad_()
-    call = Call.now(distances, [x]).behind(None)
-    verdict = judge(call, call.run(distances), call.run(with_nan))
-    assert (verdict.fault, verdict.discrete) == (not is_near, is_near)
-
-
-SUBNORMAL: dict[str, Function] = {
-    "their logarithm": lambda x, below: small(x.exp(), below).log(),
-    "a clamp beside them": lambda x, below: small(x.exp(), below).clamp(min=1e-42).log(),
-    "a ratio of them": lambda x, below: small(x.exp(), below) / small(x.exp(), below).sum(-1, keepdim=True),
-}
-
-
-def small(values: torch.Tensor, below: float) -> torch.Tensor:
-    return torch.where(values < below, 0.0, values) if below else values
-
-
-@pytest.mark.parametrize("name", SUBNORMAL)
-def test_subnormal_numbers_may_be_flushed_in_the_middle_of_a_program_and_normal_ones_may_not(name: str) -> None:
-    """As Triton's kernels do by default. Behind the logarithm of such a number stands -Inf in the place of -90."""
-    program = SUBNORMAL[name]
-    x = torch.linspace(-100, -20, 512).view(64, 8)
-    call = Call.now(lambda x: program(x, 0.0), [x])
-    flushed, lost = (
-        call.run(lambda x, below=below: program(x, below)) for below in (torch.finfo(torch.float32).tiny, 1e-18)
-    )
-    eager = call.run(call.function)
-    assert judge(call, eager, flushed).differences
-    assert not judge(call, eager, flushed).fault
-    assert judge(call, eager, lost).fault

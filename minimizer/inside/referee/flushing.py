@@ -1,0 +1,73 @@
+"""Excuses elements that hang on subnormal numbers, which vector units and Triton's kernels flush to zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..values import bodies
+from ..values.elements import LEAST_FLUSHED
+from ..values.rounding import (
+    EXACT,
+    call_and_see_draws,
+    computes,
+    in_parts,
+    is_rounding,
+    is_view,
+    jumps,
+    name_by_effect,
+    tensors,
+)
+from .distance import outside, same_values
+
+
+class Flushing(TorchDispatchMode):
+    """Repeats an eager run with every subnormal result flushed to the zero of its sign, and no rounding redrawn."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            if bodies.is_entered(func):
+                return bodies.call(self, func, args, kwargs)
+            return _flush(func(*args, **kwargs))
+        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
+            return whole
+        if is_view(func):
+            return func(*args, **kwargs)
+        name, operands = name_by_effect(func, args, kwargs), tensors(args)
+        result, drew = call_and_see_draws(func, args, kwargs)
+        is_exact = name in EXACT or jumps(name, kwargs, operands)
+        if drew or (is_exact and not computes(name, kwargs, operands)):
+            return result
+        return _flush(result)
+
+
+def _flush(result: Any) -> Any:
+    """The result, with its subnormal numbers flushed in place."""
+    for output in tensors(result):
+        if is_rounding(output) and torch.finfo(output.dtype).tiny < LEAST_FLUSHED:
+            output.copy_(_flushed(output))
+    return result
+
+
+def _flushed(values: Tensor) -> Tensor:
+    if values.is_complex():
+        return torch.complex(_flushed(values.real), _flushed(values.imag))
+    return torch.where(values.abs() < torch.finfo(values.dtype).tiny, values * 0.0, values)
+
+
+def moved_by_flushing(flushed: Tensor, expected: Tensor, actual: Tensor, truth: Tensor, dtype: torch.dtype) -> Tensor:
+    """Mask of elements that flushing moves from eager's value at least as far as compiled code does, or makes the same NaN or Inf of.
+
+    Args:
+        flushed: eager with its subnormal numbers flushed.
+    """
+    is_finite = flushed.isfinite() & actual.isfinite()
+    is_as_far = is_finite & ((actual - truth).abs() <= (flushed - truth).abs())
+    is_same = same_values(flushed, actual) | (is_finite & ~outside(flushed, actual, dtype))
+    return ~same_values(flushed, expected) & (is_as_far | is_same)
