@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 
 import torch
@@ -15,6 +16,17 @@ FAR = 16
 """An element is next to a pole if rounding moves it this many times as far as a typical one."""
 ENOUGH = 6
 """Runs after which an element that none of them saw next to a pole is taken to be away from all."""
+
+
+class Shows(enum.IntEnum):
+    """What a run says of a tensor; each includes what stands above it."""
+
+    KINDS = 0
+    """What elements become next to a pole: its jumps are others, which move elements far from any."""
+    PLACES = 1
+    """Elements that it makes NaN or Inf; it moves long sums a lot, so that lost digits say nothing."""
+    DIGITS = 2
+    """Elements that it takes half of the digits of."""
 
 
 class Poles:
@@ -31,12 +43,13 @@ class Poles:
         self._made = [False] * len(_kinds(truth))
         self._runs = 0
 
-    def learn(self, run: Tensor, *, measured: bool) -> None:
-        """Add a run. ``measured``: its distance from the truth counts too, which says nothing where long sums are moved a lot."""
+    def learn(self, run: Tensor, shows: Shows) -> None:
+        """Add what a run shows."""
         self._runs += 1
         gone = lost(run, self._truth)
-        self._near |= gone
-        if measured:
+        if shows >= Shows.PLACES:
+            self._near |= gone
+        if shows >= Shows.DIGITS:
             self._near |= self._without_digits(run)
         self._nan |= gone & run.isnan()
         if not run.is_complex():
@@ -67,8 +80,10 @@ class Poles:
         size = float(known.square().mean().sqrt())
         quarter = len(errors) // 4 if len(errors) >= FEWEST else 0
         typical = float(errors.kthvalue(quarter).values) if quarter else 0.0
-        least = max(max(self._eps**0.75, FAR * self._eps) * size, FAR * typical)
-        return error > (math.sqrt(self._eps) * self._truth.abs()).clamp(min=least)
+        half = math.sqrt(self._eps)
+        # Where the typical element has lost half of the tensor's digits too, all may be next to a pole.
+        least = max(self._eps**0.75 * size, FAR * self._eps * size, min(FAR * typical, half * size))
+        return error > (half * self._truth.abs()).clamp(min=least)
 
 
 def _kinds(values: Tensor) -> tuple[Tensor, ...]:

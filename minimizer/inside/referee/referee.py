@@ -70,7 +70,7 @@ from .distance import (
 )
 from .flushing import moved_by_flushing
 from .known import Known, OwnError
-from .poles import Poles
+from .poles import Poles, Shows
 from .precisions import OTHER_PRECISION, narrowed
 from .provenance import Mark
 from .reruns import Places, Reruns
@@ -390,7 +390,7 @@ class _Bench:
         truth = self._runs.truth
         if bool(made.any()) and truth is not None and _has(truth, where, self._expected):
             made &= ~in_double(truth[where]).isnan()
-        return bool(self._off_poles(where, made, actual, expected, same_jumps=False).any())
+        return bool(self._off_poles(where, made, actual, expected, self._runs_behind_jump(where)).any())
 
     def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
         """Apply rule 8 against ``truth``; with ``same_jumps`` the reruns with redrawn roundings take all jumps as eager did."""
@@ -425,7 +425,8 @@ class _Bench:
         apart = lost(actual, truth) & lost(actual, expected)
         if not self._loses(where, sides, same_jumps=rounding.same_jumps):
             apart &= actual.isinf() & truth.isfinite()  # an overflow is no rounding, however few there are
-        if bool(self._off_poles(where, apart, actual, truth, same_jumps=rounding.same_jumps).any()):
+        runs = self._runs_by_poles(where, same_jumps=rounding.same_jumps)
+        if bool(self._off_poles(where, apart, actual, truth, runs).any()):
             compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
             return self._with_errors(Verdict(fault=True, rule=Ruling.FP64), compiled, eager, spread)
         if bool(apart.any()):
@@ -485,24 +486,31 @@ class _Bench:
         if not same_jumps:
             yield from self._at(where, self._runs.redrawn_further)
 
-    def _off_poles(self, where: str, apart: Tensor, actual: Tensor, truth: Tensor, *, same_jumps: bool) -> Tensor:
+    def _off_poles(
+        self, where: str, apart: Tensor, actual: Tensor, truth: Tensor, runs: Iterator[tuple[Tensor, Shows]]
+    ) -> Tensor:
         """The mask ``apart`` without the elements next to a pole that rounding may make the same NaN or Inf of (`Poles`)."""
         if not bool(apart.any()):
             return apart
-        poles = Poles(truth, self._expected[where].dtype)
-        for run, measured in self._runs_by_poles(where, same_jumps=same_jumps):
-            poles.learn(run, measured=measured)
+        poles, left = Poles(truth, self._expected[where].dtype), apart
+        for run, shows in runs:
+            poles.learn(run, shows)
             left = apart & ~poles.excused(actual)
             if not bool(left.any()) or poles.are_away(left):
                 break
         return left
 
-    def _runs_by_poles(self, where: str, *, same_jumps: bool) -> Iterator[tuple[Tensor, bool]]:
-        """Eager runs, and whether each is measured: those that move no sum by more than a rounding."""
-        yield in_double(self._expected[where]), True
-        yield from ((run, False) for run in self._first_at(where, same_jumps=same_jumps))
+    def _runs_by_poles(self, where: str, *, same_jumps: bool) -> Iterator[tuple[Tensor, Shows]]:
+        """Eager runs, and what each shows; the narrow ones only for what the first do not explain."""
+        yield in_double(self._expected[where]), Shows.DIGITS
+        yield from ((run, Shows.PLACES) for run in self._first_at(where, same_jumps=same_jumps))
         if not same_jumps:
-            yield from ((run, True) for run in self._at(where, self._runs.redrawn_narrowly))
+            yield from ((run, Shows.DIGITS) for run in self._at(where, self._runs.redrawn_narrowly))
+
+    def _runs_behind_jump(self, where: str) -> Iterator[tuple[Tensor, Shows]]:
+        """As `_runs_by_poles`: runs with eager's jumps show the places, since another jump, too, makes NaN of a number."""
+        yield from ((run, Shows.DIGITS) for run in self._first_at(where, same_jumps=True))
+        yield from ((run, Shows.KINDS) for run, _ in self._runs_by_poles(where, same_jumps=False))
 
     def _but_flushed(self, where: str, sides: _Sides) -> _Sides | None:
         """The sides with eager's values in the compiled one where flushing explains it; None if that is nowhere."""
@@ -570,7 +578,8 @@ class _Bench:
         apart = lost(other.actual, expected)
         if not bool(apart.any()):
             return _excused(difference, Ruling.ULPS, "", excuse="subnormal")
-        if not bool(self._off_poles(where, apart, other.actual, expected, same_jumps=False).any()):
+        by_poles = self._runs_by_poles(where, same_jumps=False)
+        if not bool(self._off_poles(where, apart, other.actual, expected, by_poles).any()):
             return _excused(difference, Ruling.ULPS, NEAR_POLE, excuse="near_pole")
         return _fault([difference], Ruling.ULPS, self._why_ulps())
 

@@ -10,7 +10,7 @@ import torch
 
 from minimizer.inside.referee.call import Call
 from minimizer.inside.referee.flushing import Flushing
-from minimizer.inside.referee.poles import Poles
+from minimizer.inside.referee.poles import Poles, Shows
 from minimizer.inside.referee.referee import Verdict, judge
 from minimizer.inside.referee.reruns import Reruns
 
@@ -75,17 +75,18 @@ def test_odd_numbers_away_from_a_pole_are_a_fault(program: Function, odd: float,
 def test_next_to_a_pole_is_excused_what_runs_make_there_and_the_infinity_between_it_and_their_numbers() -> None:
     truth = torch.linspace(1, 2, 16, dtype=torch.float64)
     poles = Poles(truth, torch.float32)
-    poles.learn(truth.index_fill(0, torch.tensor([0]), NAN), measured=True)
-    poles.learn(truth.index_fill(0, torch.tensor([0, 1]), 9.0), measured=True)
+    poles.learn(truth.index_fill(0, torch.tensor([0]), NAN), Shows.DIGITS)
+    poles.learn(truth.index_fill(0, torch.tensor([0, 1]), 9.0), Shows.DIGITS)
     excused = [poles.excused(torch.full_like(truth, odd)).nonzero().flatten().tolist() for odd in (NAN, INF, -INF)]
     assert excused == [[0, 1], [0], []]
 
 
-def test_only_runs_that_move_no_sum_a_lot_are_measured() -> None:
+def test_a_run_shows_no_more_than_it_can() -> None:
     truth = torch.linspace(1, 2, 16, dtype=torch.float64)
     poles = Poles(truth, torch.float32)
-    poles.learn(truth.index_fill(0, torch.tensor([0]), NAN), measured=False)
-    poles.learn(truth.index_fill(0, torch.tensor([1]), 9.0), measured=False)
+    poles.learn(truth.index_fill(0, torch.tensor([0]), NAN), Shows.PLACES)
+    poles.learn(truth.index_fill(0, torch.tensor([1]), 9.0), Shows.PLACES)
+    poles.learn(truth.index_fill(0, torch.tensor([2]), NAN), Shows.KINDS)
     assert poles.excused(torch.full_like(truth, NAN)).nonzero().flatten().tolist() == [0]
 
 
