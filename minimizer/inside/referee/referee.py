@@ -38,92 +38,33 @@ after the other, until one explains the difference.
 from __future__ import annotations
 
 import contextlib
-import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import EllipsisType
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..rulings import Ruling
 from ..values.boundary import WRONG_GRADIENT, WRONG_METADATA, WRONG_OUTPUT, Difference, boundary_of
-from ..values.elements import Tolerance, default_tolerance, plain, short, wide
-from ..values.magnitudes import magnitudes
+from ..values.elements import Tolerance, default_tolerance, plain, wide
 from ..values.rounding import is_inexact
 from ..values.snapshot import has_plain_storage
 from .call import Call, Side
-from .casts import DROPPED_CAST, drops_a_cast
 from .compare import compare, opaque
 from .distance import (
     ELEMENTWISE,
-    MARGIN,
-    Distance,
     in_double,
-    lost,
-    outside,
-    rounding_floor,
     same_bits,
     same_elements,
 )
-from .flushing import moved_by_flushing
-from .known import Known, OwnError
-from .poles import Poles, Shows
+from .known import Known
 from .precisions import OTHER_PRECISION, narrowed
 from .provenance import Mark
-from .reruns import Places, Reruns
-
-STRIDE = "stride"
-"""`Difference.what` of a difference in memory layout only."""
-ULPS = 4
-"""Units in the last place by which a compiled value may differ from eager if there is no fp64 truth."""
-SMALL_MARGIN = 8
-"""As `MARGIN`, for differences that ``assert_close`` would let pass."""
-NEAR_POLE = "NaN or Inf near a pole"
-
-
-@dataclass
-class Verdict:
-    """The referee's verdict on one call.
-
-    ``discrete`` without ``fault`` marks a suspect, which the caller must confirm locally. ``differences`` are those that count
-    (faults, or suspects), or all of them if none counts; ``rules`` are the deciding rules by place, and ``why`` says more on
-    ``rule``, for people. Errors are those of the worst place, relative to the norm of the fp64 truth. ``equals_itself``: see the function of that name; set for faults only, from
-    eager's side. ``mechanism``: how the fault came about, where that is known: `DROPPED_CAST` or `OTHER_PRECISION`.
-    """
-
-    fault: bool = False
-    kind: str | None = None
-    rule: Ruling = Ruling.EQUAL
-    why: str = ""
-    discrete: bool = False
-    nondeterministic: bool = False
-    note: str = ""
-    differences: list[Difference] = field(default_factory=list)
-    compiled_error: float | None = None
-    eager_error: float | None = None
-    noise: float | None = None
-    equals_itself: bool = False
-    mechanism: str = ""
-    rules: dict[str, Ruling] = field(default_factory=dict)
-    excuses: list[str] = field(default_factory=list)
-    """The rules of ``minimizer/excuses.py`` by which differences were excused, one for each place."""
-    other_zeros: bool = False
-    """Whether equal values have zeros of other signs. Set by trials, whose results may be inputs of what follows in a graph."""
-    right: dict[str, str] = field(default_factory=dict)
-    """The side that agrees with float64, ``eager`` or ``compiled``, at places where the other one does not."""
-
-    @property
-    def layout_only(self) -> bool:
-        """Whether the fault is in memory layout only: all values are equal or legally rounded, and strides differ."""
-        return self.fault and all(difference.what == STRIDE for difference in self.differences)
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether it is a fault in more than memory layout."""
-        return self.fault and not self.layout_only
+from .reruns import Reruns
+from .rounding_rules import RoundingRules, has_place, is_small
+from .verdict import STRIDE, Verdict, excused, fault
 
 
 def judge(call: Call, expected: Side, actual: Side, known: Known | None = None) -> Verdict:
@@ -187,32 +128,6 @@ def upcast(call: Call) -> Any:
     return Reruns(call).truth_outputs
 
 
-class _Sides(NamedTuple):
-    """The values of one place in double: of eager, of compiled code, and of the truth."""
-
-    expected: Tensor
-    actual: Tensor
-    truth: Tensor
-
-    def within(self, group: Tensor | EllipsisType) -> _Sides:
-        return _Sides(*(side[group] for side in self))
-
-
-@dataclass(frozen=True)
-class _Rounding:
-    """How a place is rounded, and by how many times eager's error compiled code may be off."""
-
-    dtype: torch.dtype
-    terms: int
-    margin: float
-    same_jumps: bool
-
-    def is_exceeded(self, compiled: Distance, eager: Distance, sides: _Sides) -> bool:
-        """Whether the finite elements of the compiled side are off by more than rounding explains."""
-        floor = rounding_floor(self.dtype, self.terms)
-        return compiled.exceeds(eager, floor, sides.truth, sides.expected, sides.actual, self.dtype, self.margin)
-
-
 class _Bench:
     """Judges one call: applies the rules to each difference, with reruns as needed."""
 
@@ -221,13 +136,16 @@ class _Bench:
         self._expected, self._actual = expected.places(), actual.places()
         self._random_is_shared = call.random
         self._own_tolerance = call.tolerance is not None
+        self._rounding = RoundingRules(
+            self._runs, known, self._expected, self._actual, has_own_tolerance=self._own_tolerance
+        )
         self._excuses: list[str] = []
         self._excuse(opaque(expected, actual), excuse="opaque_objects")
 
     def verdict(self, differences: list[Difference]) -> Verdict:
         if self._own_tolerance:
             if differences and not self._is_noise(differences):
-                return _fault(differences, Ruling.OWN_TOLERANCE)
+                return fault(differences, Ruling.OWN_TOLERANCE)
             self._excuse(self._unequal(), excuse="own_tolerance")
         else:
             covered = [difference for difference in differences if self._is_covered(difference)]
@@ -300,20 +218,16 @@ class _Bench:
     def _excuse(self, places: Sequence[str], *, excuse: str) -> None:
         self._excuses += [excuse] * len(places)
 
-    def _is_small(self, difference: Difference) -> bool:
-        """Whether ``assert_close`` would let a difference pass, since the values are small beside 1."""
-        return not self._own_tolerance and _is_small(difference, self._expected[difference.where].dtype)
-
     def _with_rtol(self, difference: Difference) -> Difference:
         """The same difference with the tolerance by which a repro can show it, where that of ``assert_close`` cannot."""
-        if difference.what != "value" or not self._is_small(difference):
+        if difference.what != "value" or not self._rounding.is_small(difference):
             return difference
         return replace(difference, rtol=default_tolerance(self._expected[difference.where].dtype).rtol)
 
     def _is_covered(self, difference: Difference) -> bool:
         """Whether small values differ by no more than eager's own error at this place, which an earlier call has shown."""
         error = self._known.errors.get(difference.where)
-        if error is None or not self._is_small(difference):
+        if error is None or not self._rounding.is_small(difference):
             return False
         return error.covers(in_double(self._expected[difference.where]), in_double(self._actual[difference.where]))
 
@@ -331,31 +245,31 @@ class _Bench:
     def _is_spread_small(self, where: str) -> bool:
         """Whether eager differs from eager in small values only, so that the place is excused, and the script is no less judged."""
         dtype = self._expected[where].dtype
-        return all(_is_small(difference, dtype) for difference in self._spread(where))
+        return all(is_small(difference, dtype) for difference in self._spread(where))
 
     def _rule(self, difference: Difference) -> Verdict:
         where = difference.where
         if difference.what not in ELEMENTWISE:
             is_metadata = difference.kind == WRONG_METADATA
-            return _fault([difference], Ruling.METADATA if is_metadata else Ruling.NEVER_LEGAL)
+            return fault([difference], Ruling.METADATA if is_metadata else Ruling.NEVER_LEGAL)
         if self._spread(where):
-            return _excused(difference, Ruling.NONDETERMINISTIC, "eager differs from eager", excuse="eager_spread")
+            return excused(difference, Ruling.NONDETERMINISTIC, "eager differs from eager", excuse="eager_spread")
         marks, terms = self._runs.histories.get(where, (Mark.EXACT, 1))
         if Mark.RANDOM in marks and not self._random_is_shared:
             note = "random values come from another stream"
-            return _excused(difference, Ruling.RANDOM_STREAM, note, excuse="random_stream")
+            return excused(difference, Ruling.RANDOM_STREAM, note, excuse="random_stream")
         if self._is_undefined(where):
             note = f"{self._runs.why_undefined}: a result that depends on it is undefined, and differs"
-            return _excused(difference, Ruling.UNDEFINED, note, excuse="undefined_result")
+            return excused(difference, Ruling.UNDEFINED, note, excuse="undefined_result")
         is_stepped = Mark.DISCRETE in marks or (Mark.ROUNDED in marks and not is_inexact(self._expected[where]))
         if is_stepped:  # a rounded float reinterpreted as integer bits is a step too
             return self._rule_behind_jump(difference, terms)
         if Mark.ROUNDED not in marks and not Mark.RANDOM & marks:
-            return _fault([difference], Ruling.EXACT)
+            return fault([difference], Ruling.EXACT)
         truth = self._runs.truth
-        if truth is not None and _has(truth, where, self._expected):
-            return self._rule_fp64(difference, truth[where], terms)
-        return self._rule_ulps(difference)
+        if truth is not None and has_place(truth, where, self._expected):
+            return self._rounding.by_fp64(difference, truth[where], terms)
+        return self._rounding.by_ulps(difference)
 
     def _is_undefined(self, where: str) -> bool:
         """Whether all elements that differ depend on an undefined result."""
@@ -372,247 +286,17 @@ class _Bench:
     def _rule_behind_jump(self, difference: Difference, terms: int) -> Verdict:
         where = difference.where
         truth = self._runs.truth_with_same_jumps if is_inexact(self._expected[where]) else None
-        if truth is not None and _has(truth, where, self._expected):
-            ruling = self._rule_fp64(difference, truth[where], terms, same_jumps=True)
+        if truth is not None and has_place(truth, where, self._expected):
+            ruling = self._rounding.by_fp64(difference, truth[where], terms, same_jumps=True)
             if not ruling.fault:
                 return ruling
-        if self._makes_nan(where):
-            return _fault([difference], Ruling.NAN_BEHIND_JUMP)
+        if self._rounding.makes_nan(where):
+            return fault([difference], Ruling.NAN_BEHIND_JUMP)
         note = "values behind a jump differ: a fault only if a part of the program is wrong on eager's inputs"
         return Verdict(rule=Ruling.DISCRETE, discrete=True, note=note, differences=[difference])
-
-    def _makes_nan(self, where: str) -> bool:
-        """Whether compiled code has NaN where neither eager nor double precision has it, if the program can run in it, nor a pole explains it."""
-        if not all(is_inexact(side[where]) for side in (self._expected, self._actual)):
-            return False
-        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        made = actual.isnan() & ~expected.isnan()
-        truth = self._runs.truth
-        if bool(made.any()) and truth is not None and _has(truth, where, self._expected):
-            made &= ~in_double(truth[where]).isnan()
-        return bool(self._off_poles(where, made, actual, expected, self._runs_behind_jump(where)).any())
-
-    def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
-        """Apply rule 8 against ``truth``; with ``same_jumps`` the reruns with redrawn roundings take all jumps as eager did."""
-        where, excuse = difference.where, "rounding"
-        is_small = self._is_small(difference)
-        sides = _Sides(in_double(self._expected[where]), in_double(self._actual[where]), in_double(truth))
-        rounding = _Rounding(
-            self._expected[where].dtype, terms, SMALL_MARGIN if is_small else MARGIN, same_jumps=same_jumps
-        )
-        ruling = self._beyond_rounding(where, sides, rounding)
-        if ruling.fault and not same_jumps and (other := self._but_flushed(where, sides)) is not None:
-            sides, excuse = other, "subnormal"
-            ruling = self._beyond_rounding(where, sides, rounding)
-        if ruling.fault:
-            return replace(ruling, kind=difference.kind, differences=[difference])
-        cast = None if same_jumps else self._without_a_cast(difference, sides.truth)
-        compiled, eager = Distance.of(sides.actual, sides.truth), Distance.of(sides.expected, sides.truth)
-        if is_small and cast is None:
-            runs = self._first_at(where, same_jumps=same_jumps)
-            self._learn(where, sides, eager.worst_of([Distance.of(run, sides.truth) for run in runs]))
-        if excuse == "rounding" and ruling.note == NEAR_POLE:
-            excuse = "near_pole"
-        legal = _excused(difference, Ruling.FP64, ruling.note, excuse=excuse)
-        if not is_small and (side := _right_side(sides, rounding.dtype)) is not None:
-            legal.right[where] = side
-        return self._with_errors(cast or legal, compiled, eager, ruling.noise or 0.0)
-
-    def _beyond_rounding(self, where: str, sides: _Sides, rounding: _Rounding) -> Verdict:
-        """Whether rule 8 makes a fault of a place; the verdict tells of no difference yet."""
-        expected, actual, truth = sides
-        note, spread = "", 0.0
-        apart = lost(actual, truth) & lost(actual, expected)
-        if not self._loses(where, sides, same_jumps=rounding.same_jumps):
-            apart &= actual.isinf() & truth.isfinite()  # an overflow is no rounding, however few there are
-        runs = self._runs_by_poles(where, same_jumps=rounding.same_jumps)
-        if bool(self._off_poles(where, apart, actual, truth, runs).any()):
-            compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
-            return self._with_errors(Verdict(fault=True, rule=Ruling.FP64), compiled, eager, spread)
-        if bool(apart.any()):
-            note, actual = NEAR_POLE, torch.where(apart, expected, actual)
-            sides = sides._replace(actual=actual)
-        for group in magnitudes(truth):
-            near, far = Distance.of(expected[group], truth[group]), Distance.of(actual[group], truth[group])
-            if not rounding.is_exceeded(far, near, sides.within(group)):
-                continue
-            noise: list[Distance] = []
-            for run in self._redrawn_at(where, same_jumps=rounding.same_jumps):
-                noise.append(Distance.of(run[group], truth[group]))
-                if not rounding.is_exceeded(far, near.worst_of(noise), sides.within(group)):
-                    break
-            else:
-                spread = max((error.norm for error in noise), default=0.0)
-                return self._with_errors(Verdict(fault=True, rule=Ruling.FP64), far, near, spread)
-            spread = max(error.norm for error in noise)
-            note = note or "amplified rounding"
-        return Verdict(rule=Ruling.FP64, note=note, noise=spread)
-
-    def _loses(self, where: str, sides: _Sides, *, same_jumps: bool) -> bool:
-        """Whether more elements are NaN or Inf than rounding explains by their number."""
-        compiled, eager = Distance.of(sides.actual, sides.truth), Distance.of(sides.expected, sides.truth)
-        if not compiled.loses(eager):
-            return False
-        for run in self._redrawn_at(where, same_jumps=same_jumps):
-            eager = eager.worst_of([Distance.of(run, sides.truth)])
-            if not compiled.loses(eager):
-                return False
-        return True
-
-    def _without_a_cast(self, difference: Difference, truth: Tensor) -> Verdict | None:
-        """The ruling where compiled code agrees with the truth only since it drops an explicit cast of the program; else None."""
-        where = difference.where
-        dtype = self._runs.narrowest_cast(where)
-        kept = self._runs.truth_with_casts if dtype is not None else None
-        if dtype is None or kept is None or not _has(kept, where, self._expected):
-            return None
-        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        if not drops_a_cast(expected, actual, truth, in_double(kept[where]), torch.finfo(dtype).eps):
-            return None
-        why = f"a cast to {short(dtype)} is dropped"
-        return replace(_fault([difference], Ruling.CASTS, why), mechanism=DROPPED_CAST)
-
-    def _at(self, where: str, runs: Iterable[Places]) -> Iterator[Tensor]:
-        """The values of a place in those runs that have it in eager's shape, which other jumps may change."""
-        return (in_double(run[where]) for run in runs if _has(run, where, self._expected))
-
-    def _first_at(self, where: str, *, same_jumps: bool) -> Iterator[Tensor]:
-        """The values of a place in the first eager runs with redrawn roundings."""
-        return self._at(where, self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn)
-
-    def _redrawn_at(self, where: str, *, same_jumps: bool) -> Iterator[Tensor]:
-        """`_first_at`, and then the further runs, each made when it is asked for, if the jumps need not be the same."""
-        yield from self._first_at(where, same_jumps=same_jumps)
-        if not same_jumps:
-            yield from self._at(where, self._runs.redrawn_further)
-
-    def _off_poles(
-        self, where: str, apart: Tensor, actual: Tensor, truth: Tensor, runs: Iterator[tuple[Tensor, Shows]]
-    ) -> Tensor:
-        """The mask ``apart`` without the elements next to a pole that rounding may make the same NaN or Inf of (`Poles`)."""
-        if not bool(apart.any()):
-            return apart
-        poles, left = Poles(truth, self._expected[where].dtype), apart
-        for run, shows in runs:
-            poles.learn(run, shows)
-            left = apart & ~poles.excused(actual)
-            if not bool(left.any()) or poles.are_away(left):
-                break
-        return left
-
-    def _runs_by_poles(self, where: str, *, same_jumps: bool) -> Iterator[tuple[Tensor, Shows]]:
-        """Eager runs, and what each shows; the narrow ones only for what the first do not explain."""
-        yield in_double(self._expected[where]), Shows.DIGITS
-        yield from ((run, Shows.PLACES) for run in self._first_at(where, same_jumps=same_jumps))
-        if not same_jumps:
-            yield from ((run, Shows.DIGITS) for run in self._at(where, self._runs.redrawn_narrowly))
-
-    def _runs_behind_jump(self, where: str) -> Iterator[tuple[Tensor, Shows]]:
-        """As `_runs_by_poles`: runs with eager's jumps show the places, since another jump, too, makes NaN of a number."""
-        yield from ((run, Shows.DIGITS) for run in self._first_at(where, same_jumps=True))
-        yield from ((run, Shows.KINDS) for run, _ in self._runs_by_poles(where, same_jumps=False))
-
-    def _but_flushed(self, where: str, sides: _Sides) -> _Sides | None:
-        """The sides with eager's values in the compiled one where flushing explains it; None if that is nowhere."""
-        dtype = self._expected[where].dtype
-        for flushed in self._at(where, self._runs.flushed):
-            moved = moved_by_flushing(flushed, *sides, dtype)
-            if bool(moved.any()):
-                return sides._replace(actual=torch.where(moved, sides.expected, sides.actual))
-        return None
-
-    def _learn(self, where: str, sides: _Sides, own: Distance) -> None:
-        """Keep eager's own error at a place, for the calls to come."""
-        largest, size = float(sides.expected.abs().max()), float(sides.expected.norm())
-        if own.missing == 0 and 0.0 < largest < math.inf:
-            norm = own.norm * (float(sides.truth.norm()) or 1.0)
-            self._known.errors[where] = OwnError(own.worst / largest, norm / size)
-
-    @staticmethod
-    def _with_errors(verdict: Verdict, compiled: Distance, eager: Distance, noise: float) -> Verdict:
-        verdict.compiled_error, verdict.eager_error, verdict.noise = compiled.norm, eager.norm, noise
-        return verdict
-
-    def _rule_ulps(self, difference: Difference) -> Verdict:
-        """Apply rule 9: eager is the truth."""
-        where = difference.where
-        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        sides = _Sides(expected, actual, expected)
-        if difference.what != "value":
-            return self._rule_nonfinite(difference, sides)
-        margin = SMALL_MARGIN if self._is_small(difference) else MARGIN
-        if not self._beyond_ulps(where, sides, margin):
-            return _excused(difference, Ruling.ULPS, "", excuse="ulps")
-        other = self._but_flushed(where, sides)
-        if other is not None and not self._beyond_ulps(where, other, margin):
-            return _excused(difference, Ruling.ULPS, "", excuse="subnormal")
-        return _fault([difference], Ruling.ULPS, self._why_ulps())
-
-    def _beyond_ulps(self, where: str, sides: _Sides, margin: float) -> bool:
-        """Whether a finite element is off by more than rounding explains; another difference tells of NaN and Inf."""
-        expected, actual, _ = sides
-        dtype = self._expected[where].dtype
-        eps = torch.finfo(dtype).eps if is_inexact(self._expected[where]) else 0.0
-        apart = outside(expected, actual, dtype) & actual.isfinite() & expected.isfinite()
-        legal = ULPS * eps * expected.abs()
-        if not bool((((actual - expected).abs() > legal) & apart).any()):
-            return False
-        groups = magnitudes(expected)
-        for run in self._redrawn_at(where, same_jumps=False):
-            for group in groups:
-                noise = Distance.of(run[group], expected[group]).worst
-                legal[group] = legal[group].clamp(min=margin * noise)
-            if not bool((((actual - expected).abs() > legal) & apart).any()):
-                return False
-        return True
-
-    def _rule_nonfinite(self, difference: Difference, sides: _Sides) -> Verdict:
-        """Apply rule 9 to NaN and Inf: by their number, and what is more than that by element."""
-        where = difference.where
-        expected, actual, _ = sides
-        runs = self._first_at(where, same_jumps=False)
-        most = max((Distance.of(run, expected).missing for run in runs), default=0)
-        if Distance.of(actual, expected).missing <= MARGIN * most:
-            return _excused(difference, Ruling.ULPS, "NaN or Inf moves with the last bit", excuse="nonfinite_moves")
-        other = self._but_flushed(where, sides) or sides
-        apart = lost(other.actual, expected)
-        if not bool(apart.any()):
-            return _excused(difference, Ruling.ULPS, "", excuse="subnormal")
-        by_poles = self._runs_by_poles(where, same_jumps=False)
-        if not bool(self._off_poles(where, apart, other.actual, expected, by_poles).any()):
-            return _excused(difference, Ruling.ULPS, NEAR_POLE, excuse="near_pole")
-        return _fault([difference], Ruling.ULPS, self._why_ulps())
-
-    def _why_ulps(self) -> str:
-        return f"no fp64: {self._runs.why_no_truth or 'no such place'}"
-
-
-def _right_side(sides: _Sides, dtype: torch.dtype) -> str | None:
-    """The side that is within the dtype's tolerance of the truth where the other is not; None where both are, or neither is."""
-    is_off = [bool(outside(sides.truth, side, dtype).any()) for side in (sides.expected, sides.actual)]
-    return None if is_off[0] == is_off[1] else "compiled" if is_off[0] else "eager"
-
-
-def _is_small(difference: Difference, dtype: torch.dtype) -> bool:
-    """Whether the tolerance of ``assert_close``, which has an absolute part, lets a difference pass."""
-    is_of_value = difference.what == "value" and difference.required_atol is not None
-    return is_of_value and (difference.required_atol or 0.0) <= default_tolerance(dtype).atol
-
-
-def _has(truth: Places, where: str, expected: Places) -> bool:
-    """Whether the truth has this place, with the same shape."""
-    return where in truth and truth[where].shape == expected[where].shape
 
 
 def _own(tolerance: Mapping[str, Any] | None) -> Tolerance | None:
     """The rtol and atol of a script's comparison; None if it used the defaults."""
     known = {name: float(tolerance[name]) for name in ("rtol", "atol") if tolerance and tolerance.get(name) is not None}
     return Tolerance(known.get("rtol", 0.0), known.get("atol", 0.0)) if known else None
-
-
-def _fault(differences: list[Difference], rule: Ruling, why: str = "") -> Verdict:
-    return Verdict(fault=True, kind=differences[0].kind, rule=rule, why=why, differences=differences)
-
-
-def _excused(difference: Difference, rule: Ruling, note: str, *, excuse: str) -> Verdict:
-    return Verdict(rule=rule, note=note, differences=[difference], excuses=[excuse])

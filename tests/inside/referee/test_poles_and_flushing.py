@@ -11,8 +11,9 @@ import torch
 from minimizer.inside.referee.call import Call
 from minimizer.inside.referee.flushing import Flushing
 from minimizer.inside.referee.poles import Poles, Shows
-from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.referee.referee import judge
 from minimizer.inside.referee.reruns import Reruns
+from minimizer.inside.referee.verdict import Verdict
 
 Function = Callable[..., Any]
 NAN, INF = float("nan"), float("inf")

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from minimizer.inside.referee.call import Call, Side
-from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.referee.referee import judge
+from minimizer.inside.referee.verdict import Verdict
 
 Function = Callable[..., Any]
 

@@ -10,7 +10,8 @@ import torch
 
 from minimizer.inside.referee.call import Call
 from minimizer.inside.referee.known import Known
-from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.referee.referee import judge
+from minimizer.inside.referee.verdict import Verdict
 
 
 def judged(function: Callable[..., Any], inputs: list[Any], compiled: Callable[..., Any]) -> Verdict:
