@@ -166,7 +166,7 @@ _VALUES = (
     ),
     Excuse(
         "subnormal", "values",
-        "Values that should be exact may differ by less than the smallest normal number, and an element may differ as far as flushing such numbers in eager moves this very element",
+        "Values that should be exact may differ by less than the smallest normal number, and an element may be what flushing such numbers in eager makes of this very element",
         "vector units flush such numbers to zero",
     ),
     Excuse(

@@ -12,6 +12,8 @@ from .distance import lost
 
 FEWEST = 8
 """Elements of which a quarter says how far rounding moves a typical one."""
+TYPICAL = 8
+"""A typical element is at most this many times the median."""
 FAR = 16
 """An element is next to a pole if rounding moves it this many times as far as a typical one."""
 ENOUGH = 6
@@ -61,10 +63,10 @@ class Poles:
         """Mask of elements next to a pole that are what some run has made of an element, or the infinity between its numbers and NaN."""
         seen = torch.zeros_like(self._near)
         if not actual.is_complex():
-            seen |= self._nan & (actual.isposinf() & self._above | actual.isneginf() & self._below)
+            seen = seen | self._nan & (actual.isposinf() & self._above | actual.isneginf() & self._below)
         for made, kind in zip(self._made, _kinds(actual), strict=True):
             if made:
-                seen |= kind
+                seen = seen | kind
         return self._near & seen
 
     def are_away(self, elements: Tensor) -> bool:
@@ -77,7 +79,8 @@ class Poles:
             return torch.zeros_like(self._near)
         error = torch.where(is_finite, (run - self._truth).abs(), 0.0)
         known, errors = self._truth[is_finite].abs(), error[is_finite]
-        size = float(known.square().mean().sqrt())
+        # Beside a pole the root of the mean square is that of the pole's own values.
+        size = min(float(known.square().mean().sqrt()), TYPICAL * float(known.median()) or math.inf)
         quarter = len(errors) // 4 if len(errors) >= FEWEST else 0
         typical = float(errors.kthvalue(quarter).values) if quarter else 0.0
         half = math.sqrt(self._eps)

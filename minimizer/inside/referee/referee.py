@@ -20,7 +20,7 @@ The first of rules 1 to 9 that applies to a place decides:
    worst element is far out in the tail. Eager's error is that of eager or of eager with its roundings redrawn, whichever is
    larger: a lucky eager is no measure. Elements of another order of magnitude are judged by themselves (`magnitudes`). NaN and Inf
    may come and go at up to 3 times as many elements as in eager, and what is more than that next to a pole only (`poles`). An
-   element is excused if flushing subnormal numbers in eager moves this very element as far (`flushing`).
+   element is excused if flushing subnormal numbers in eager makes the same of this very element (`flushing`).
 9. *ulps.* If the program means something else in double precision, eager in its own precision is the truth, and the compiled value
    may be off by ``ULPS`` units in the last place, or by 3 times the largest effect of redrawing eager's roundings on elements of
    its order of magnitude. NaN and Inf may come and go at up to 3 times as many places as they do in a redrawn run, and next to a

@@ -182,7 +182,7 @@ class RoundingRules:
         self, where: str, apart: Tensor, actual: Tensor, truth: Tensor, runs: Iterator[tuple[Tensor, Shows]]
     ) -> Tensor:
         """The mask ``apart`` without the elements next to a pole that rounding may make the same NaN or Inf of (`Poles`)."""
-        if not bool(apart.any()):
+        if not bool(apart.any()) or not is_inexact(self._expected[where]) or actual.is_complex() != truth.is_complex():
             return apart
         poles, left = Poles(truth, self._expected[where].dtype), apart
         for run, shows in runs:
@@ -208,7 +208,7 @@ class RoundingRules:
         """The sides with eager's values in the compiled one where flushing explains it; None if that is nowhere."""
         dtype = self._expected[where].dtype
         for flushed in self._at(where, self._runs.flushed):
-            moved = moved_by_flushing(flushed, *sides, dtype)
+            moved = moved_by_flushing(flushed, sides.expected, sides.actual, dtype)
             if bool(moved.any()):
                 return sides._replace(actual=torch.where(moved, sides.expected, sides.actual))
         return None

@@ -196,6 +196,35 @@ def test_a_wrong_number_is_a_fault_beside_rescaled_subnormal_ones(program: Funct
         assert judged(program, [x], lambda x, at=at, off=off: flushed(x) + off * (torch.arange(64) == at)).fault
 
 
+@pytest.mark.parametrize("wrong", [0.99, 0.995, 1.005, 1.01])
+@pytest.mark.parametrize(
+    "program",
+    [lambda x: logarithms(x).sum(0), lambda x: x / logarithms(x).square().mean().sqrt()],
+    ids=["sums", "all divided by one mean"],
+)
+def test_flushing_that_moves_all_elements_excuses_no_other_number(program: Function, wrong: float) -> None:
+    x = torch.linspace(-100, -20, 512).view(64, 8)
+    assert judged(program, [x], lambda x: program(x) * wrong).fault
+    with Flushing():
+        flushed = program(x.clone())
+    assert not judged(program, [x], lambda _: flushed.clone()).fault
+
+
+def logarithms(x: torch.Tensor) -> torch.Tensor:
+    return x.exp().clamp(min=1e-42).log()
+
+
+def test_an_infinite_result_of_another_shape_is_a_fault_beside_a_pole() -> None:
+    x = torch.nn.functional.normalize(random(8, 33))
+    program = lambda x: 1 / (1 - (x * x).sum(1))  # noqa: E731
+    assert judged(program, [x], lambda x: torch.full((1, 8), INF)).fault
+
+
+def test_nan_in_the_place_of_whole_numbers_is_a_fault() -> None:
+    call = Call.now(lambda: torch.randint(0, 9, (8,)), [], random=True)
+    assert judge(call, call.run(call.function), call.run(lambda: torch.full((8,), NAN))).fault
+
+
 def test_flushing_keeps_the_sign_of_zero_and_of_complex_parts() -> None:
     x = torch.tensor([-1e-20, 1e-20, 3.0])
     z = torch.complex(x, -x)
