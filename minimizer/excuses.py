@@ -166,7 +166,7 @@ _VALUES = (
     ),
     Excuse(
         "subnormal", "values",
-        "Values that should be exact may differ by less than the smallest normal number",
+        "Values that should be exact may differ by less than the smallest normal number, and an element may be what flushing such numbers in eager makes of this very element",
         "vector units flush such numbers to zero",
     ),
     Excuse(
@@ -183,6 +183,11 @@ _VALUES = (
         "nonfinite_moves", "values",
         "NaN and Inf may come and go at as many places as redrawn roundings move them",
         "an overflow hangs on a last bit",
+    ),
+    Excuse(
+        "near_pole", "values",
+        "NaN and Inf may come and go near a pole: at elements that redrawn roundings make NaN or Inf, or take half of the digits of, beside those of a typical element too, and only what they make of some element, or the infinity between its numbers and NaN",
+        "`log`, `atanh` and `1 / x` leave the finite numbers by a last bit, and a correlation of 1 is one",
     ),
     Excuse(
         "behind_jump", "values",

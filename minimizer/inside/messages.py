@@ -275,7 +275,7 @@ class Failure:
     kind: str | None = None
     exception: ExceptionInfo | None = None
     verdict: Any = None
-    """A `referee.Verdict`."""
+    """A `referee.verdict.Verdict`."""
     graph: int = -1
     call: int | None = None
     health: Health | None = None

@@ -36,7 +36,7 @@ class Outcome(Said):
     ending: Ending
     exception: ExceptionInfo | None = None
     verdict: Any = None
-    """A `referee.Verdict`."""
+    """A `referee.verdict.Verdict`."""
     ops: list[str] = field(default_factory=list)
     """aten packet names, in order."""
     placed: list[Any] = field(default_factory=list)

@@ -23,7 +23,7 @@ from ..graph.lifted import LiftedGraph
 from ..referee import steadiness
 from ..referee.call import Call, GradientCall, Side
 from ..referee.comparison import ComparisonStep, Judged, Raised, compare_with_gradients
-from ..referee.referee import Verdict
+from ..referee.verdict import Verdict
 from ..values import snapshot
 from ..values.capturing import is_capturing
 

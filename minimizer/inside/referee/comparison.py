@@ -16,7 +16,7 @@ from . import referee
 from .call import Call, GradientCall, Side, Unplayable
 from .distance import other_zeros
 from .known import Known
-from .referee import Verdict
+from .verdict import Verdict
 
 Run = Callable[[Call], Side]
 """Runs compiled code in the place of a call's own function."""

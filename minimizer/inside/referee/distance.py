@@ -31,13 +31,12 @@ class Distance:
     @classmethod
     def of(cls, value: Tensor, truth: Tensor) -> Distance:
         finite = value.isfinite() & truth.isfinite()
-        lost = ~finite & ~((value == truth) | (value.isnan() & truth.isnan()))
         error = torch.where(finite, (value - truth).abs(), 0.0)
         size = torch.where(finite, truth.abs(), 0.0)
         scale = float(size.norm())
         norm = float(error.norm())
         worst = float(error.max()) if error.numel() else 0.0
-        return cls(norm / scale if scale else norm, worst, int(lost.count_nonzero()))
+        return cls(norm / scale if scale else norm, worst, int(lost(value, truth).count_nonzero()))
 
     def worst_of(self, others: Sequence[Distance]) -> Distance:
         every = (self, *others)
@@ -67,6 +66,17 @@ class Distance:
         return bool((((actual - truth).abs() > legal) & apart).any())
 
 
+def lost(value: Tensor, truth: Tensor) -> Tensor:
+    """Mask of elements that are NaN or Inf on one side, and another value on the other."""
+    finite = value.isfinite() & truth.isfinite()
+    return ~finite & ~same_values(value, truth)
+
+
+def same_values(one: Tensor, other: Tensor) -> Tensor:
+    """Mask of elements that are equal, or NaN on both sides."""
+    return (one == other) | (one.isnan() & other.isnan())
+
+
 def rounding_floor(dtype: torch.dtype, terms: int) -> float:
     """The relative error that any correct implementation may have: rounding of the result and of a sum of this many terms.
 
@@ -91,7 +101,7 @@ def outside(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
 
 def same_elements(expected: Tensor, actual: Tensor, dtype: torch.dtype) -> Tensor:
     """Mask of elements that are equal within the tolerance of ``dtype``, the dtype of the computation; both tensors have one shape."""
-    same = (expected == actual) | (expected.isnan() & actual.isnan())
+    same = same_values(expected, actual)
     return same | ~outside(expected, actual, dtype) if is_inexact(expected) else same
 
 

@@ -45,14 +45,15 @@ class Perturbation(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, seed: int, jumps: SameJumps | None = None) -> None:
+    def __init__(self, seed: int, jumps: SameJumps | None = None, longest: int = LONGEST_CHAIN) -> None:
         """
         Args:
             seed: of the random roundings.
             jumps: the jumps to take; None: as the redrawn roundings decide.
+            longest: terms that a sum loses the roundings of, at most.
         """
         super().__init__()
-        self._seed, self._jumps = seed, jumps
+        self._seed, self._jumps, self._longest = seed, jumps, longest
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -67,7 +68,7 @@ class Perturbation(TorchDispatchMode):
         if name in SOFTMAXES and len(args) > 1:
             args = (self._moved_exponents(args[0], args[1]), *args[1:])
         elif sums(name):
-            loss = _loss(chain_of(name, operands))
+            loss = self._loss(chain_of(name, operands))
             # A copy would be updated in the place of the tensor itself.
             kept = {id(operand) for operand in updated_operands(func, args, kwargs)}
             args = tuple(
@@ -90,7 +91,7 @@ class Perturbation(TorchDispatchMode):
         """Move each mean of a normalization by the rounding of its sum: all elements it was subtracted from move together."""
         if not (is_rounding(normalized) and is_rounding(mean)):
             return  # in evaluation mode no means are computed
-        loss = _loss(normalized.numel() // mean.numel())
+        loss = self._loss(normalized.numel() // mean.numel())
         shift = (self._moved(mean, loss * torch.finfo(mean.dtype).eps) - mean) * rstd
         if name == "native_group_norm":
             samples, channels = normalized.shape[:2]
@@ -140,7 +141,6 @@ class Perturbation(TorchDispatchMode):
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         return self._generators[device]
 
-
-def _loss(terms: int) -> float:
-    """The error of a sum of this many terms, in roundings."""
-    return math.sqrt(max(1.0, min(terms, LONGEST_CHAIN) / 2))
+    def _loss(self, terms: int) -> float:
+        """The error of a sum of this many terms, in roundings."""
+        return math.sqrt(max(1.0, min(terms, self._longest) / 2))

@@ -12,32 +12,35 @@ The first of rules 1 to 9 that applies to a place decides:
 6. *Exact values.* If every producer is exact there is one right answer, required to the bit (subnormals apart).
 7. *Behind a jump* (round, argmax, a comparison ...) on rounded values, two correct runs may diverge, and neither the distance nor the
    number of elements is evidence. A value within rounding of a rerun that takes all jumps as eager did (`jumps`) is legal, by
-   rule 8. NaN where eager and double precision have a number is a fault: a jump makes another number. Anything else is a suspect: a
-   fault only if a part of the program is wrong on eager's own inputs.
+   rule 8. NaN where eager and double precision have a number is a fault away from a pole: a jump makes another number.
+   Anything else is a suspect: a fault only if a part of the program is wrong on eager's own inputs.
 8. *fp64.* The compiled value is outside ``assert_close``'s tolerance to eager, and its error against double precision exceeds
    ``max(3 * eager's error, floor(dtype, number of terms))`` *in the norm or in the worst element*. Either is enough. A norm
    alone is blind to one bad element of millions; the worst element alone is blind to a small error everywhere, since eager's own
    worst element is far out in the tail. Eager's error is that of eager or of eager with its roundings redrawn, whichever is
-   larger: a lucky eager is no measure. Elements of another order of magnitude are judged by themselves (`magnitudes`).
+   larger: a lucky eager is no measure. Elements of another order of magnitude are judged by themselves (`magnitudes`). NaN and Inf
+   may come and go at up to 3 times as many elements as in eager, and what is more than that next to a pole only (`poles`). An
+   element is excused if flushing subnormal numbers in eager makes the same of this very element (`flushing`).
 9. *ulps.* If the program means something else in double precision, eager in its own precision is the truth, and the compiled value
    may be off by ``ULPS`` units in the last place, or by 3 times the largest effect of redrawing eager's roundings on elements of
-   its order of magnitude. NaN and Inf may come and go at up to 3 times as many places as they do in a redrawn run.
+   its order of magnitude. NaN and Inf may come and go at up to 3 times as many places as they do in a redrawn run, and next to a
+   pole. Flushing excuses as in rule 8.
 10. *Casts.* A value that is legal by rule 8 only since an explicit cast of the program is dropped is a fault where that moves the
     result beyond a few roundings (`casts`).
 11. *dtypes.* What rules 7 to 9 judged is a fault where compiled code computes in a narrower dtype than eager (`precisions`).
 
 Small values (gradients, updates at a small learning rate) are judged relative to themselves: the absolute part of a tolerance is
 scaled to the largest element of their order of magnitude. What ``assert_close`` would let pass is a fault by rules 8 and 9 only beyond
-``SMALL_MARGIN`` times eager's error, taken from more redrawn runs: what large terms cancel to is all noise.
+``SMALL_MARGIN`` times eager's error: what large terms cancel to is all noise. Before any fault further redrawn runs are made, one
+after the other, until one explains the difference.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -45,76 +48,23 @@ from torch import Tensor
 
 from ..rulings import Ruling
 from ..values.boundary import WRONG_GRADIENT, WRONG_METADATA, WRONG_OUTPUT, Difference, boundary_of
-from ..values.elements import Tolerance, default_tolerance, plain, short, wide
-from ..values.magnitudes import magnitudes
+from ..values.elements import Tolerance, default_tolerance, plain, wide
 from ..values.rounding import is_inexact
 from ..values.snapshot import has_plain_storage
 from .call import Call, Side
-from .casts import DROPPED_CAST, drops_a_cast
 from .compare import compare, opaque
 from .distance import (
     ELEMENTWISE,
-    MARGIN,
-    Distance,
     in_double,
-    outside,
-    rounding_floor,
     same_bits,
     same_elements,
 )
-from .known import Known, OwnError
+from .known import Known
 from .precisions import OTHER_PRECISION, narrowed
 from .provenance import Mark
-from .reruns import Places, Reruns
-
-STRIDE = "stride"
-"""`Difference.what` of a difference in memory layout only."""
-ULPS = 4
-"""Units in the last place by which a compiled value may differ from eager if there is no fp64 truth."""
-SMALL_MARGIN = 8
-"""As `MARGIN`, for differences that ``assert_close`` would let pass."""
-
-
-@dataclass
-class Verdict:
-    """The referee's verdict on one call.
-
-    ``discrete`` without ``fault`` marks a suspect, which the caller must confirm locally. ``differences`` are those that count
-    (faults, or suspects), or all of them if none counts; ``rules`` are the deciding rules by place, and ``why`` says more on
-    ``rule``, for people. Errors are those of the worst place, relative to the norm of the fp64 truth. ``equals_itself``: see the function of that name; set for faults only, from
-    eager's side. ``mechanism``: how the fault came about, where that is known: `DROPPED_CAST` or `OTHER_PRECISION`.
-    """
-
-    fault: bool = False
-    kind: str | None = None
-    rule: Ruling = Ruling.EQUAL
-    why: str = ""
-    discrete: bool = False
-    nondeterministic: bool = False
-    note: str = ""
-    differences: list[Difference] = field(default_factory=list)
-    compiled_error: float | None = None
-    eager_error: float | None = None
-    noise: float | None = None
-    equals_itself: bool = False
-    mechanism: str = ""
-    rules: dict[str, Ruling] = field(default_factory=dict)
-    excuses: list[str] = field(default_factory=list)
-    """The rules of ``minimizer/excuses.py`` by which differences were excused, one for each place."""
-    other_zeros: bool = False
-    """Whether equal values have zeros of other signs. Set by trials, whose results may be inputs of what follows in a graph."""
-    right: dict[str, str] = field(default_factory=dict)
-    """The side that agrees with float64, ``eager`` or ``compiled``, at places where the other one does not."""
-
-    @property
-    def layout_only(self) -> bool:
-        """Whether the fault is in memory layout only: all values are equal or legally rounded, and strides differ."""
-        return self.fault and all(difference.what == STRIDE for difference in self.differences)
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether it is a fault in more than memory layout."""
-        return self.fault and not self.layout_only
+from .reruns import Reruns
+from .rounding_rules import RoundingRules, has_place, is_small
+from .verdict import STRIDE, Verdict, excused, fault
 
 
 def judge(call: Call, expected: Side, actual: Side, known: Known | None = None) -> Verdict:
@@ -186,13 +136,16 @@ class _Bench:
         self._expected, self._actual = expected.places(), actual.places()
         self._random_is_shared = call.random
         self._own_tolerance = call.tolerance is not None
+        self._rounding = RoundingRules(
+            self._runs, known, self._expected, self._actual, has_own_tolerance=self._own_tolerance
+        )
         self._excuses: list[str] = []
         self._excuse(opaque(expected, actual), excuse="opaque_objects")
 
     def verdict(self, differences: list[Difference]) -> Verdict:
         if self._own_tolerance:
             if differences and not self._is_noise(differences):
-                return _fault(differences, Ruling.OWN_TOLERANCE)
+                return fault(differences, Ruling.OWN_TOLERANCE)
             self._excuse(self._unequal(), excuse="own_tolerance")
         else:
             covered = [difference for difference in differences if self._is_covered(difference)]
@@ -265,20 +218,16 @@ class _Bench:
     def _excuse(self, places: Sequence[str], *, excuse: str) -> None:
         self._excuses += [excuse] * len(places)
 
-    def _is_small(self, difference: Difference) -> bool:
-        """Whether ``assert_close`` would let a difference pass, since the values are small beside 1."""
-        return not self._own_tolerance and _is_small(difference, self._expected[difference.where].dtype)
-
     def _with_rtol(self, difference: Difference) -> Difference:
         """The same difference with the tolerance by which a repro can show it, where that of ``assert_close`` cannot."""
-        if difference.what != "value" or not self._is_small(difference):
+        if difference.what != "value" or not self._rounding.is_small(difference):
             return difference
         return replace(difference, rtol=default_tolerance(self._expected[difference.where].dtype).rtol)
 
     def _is_covered(self, difference: Difference) -> bool:
         """Whether small values differ by no more than eager's own error at this place, which an earlier call has shown."""
         error = self._known.errors.get(difference.where)
-        if error is None or not self._is_small(difference):
+        if error is None or not self._rounding.is_small(difference):
             return False
         return error.covers(in_double(self._expected[difference.where]), in_double(self._actual[difference.where]))
 
@@ -296,31 +245,31 @@ class _Bench:
     def _is_spread_small(self, where: str) -> bool:
         """Whether eager differs from eager in small values only, so that the place is excused, and the script is no less judged."""
         dtype = self._expected[where].dtype
-        return all(_is_small(difference, dtype) for difference in self._spread(where))
+        return all(is_small(difference, dtype) for difference in self._spread(where))
 
     def _rule(self, difference: Difference) -> Verdict:
         where = difference.where
         if difference.what not in ELEMENTWISE:
             is_metadata = difference.kind == WRONG_METADATA
-            return _fault([difference], Ruling.METADATA if is_metadata else Ruling.NEVER_LEGAL)
+            return fault([difference], Ruling.METADATA if is_metadata else Ruling.NEVER_LEGAL)
         if self._spread(where):
-            return _excused(difference, Ruling.NONDETERMINISTIC, "eager differs from eager", excuse="eager_spread")
+            return excused(difference, Ruling.NONDETERMINISTIC, "eager differs from eager", excuse="eager_spread")
         marks, terms = self._runs.histories.get(where, (Mark.EXACT, 1))
         if Mark.RANDOM in marks and not self._random_is_shared:
             note = "random values come from another stream"
-            return _excused(difference, Ruling.RANDOM_STREAM, note, excuse="random_stream")
+            return excused(difference, Ruling.RANDOM_STREAM, note, excuse="random_stream")
         if self._is_undefined(where):
             note = f"{self._runs.why_undefined}: a result that depends on it is undefined, and differs"
-            return _excused(difference, Ruling.UNDEFINED, note, excuse="undefined_result")
+            return excused(difference, Ruling.UNDEFINED, note, excuse="undefined_result")
         is_stepped = Mark.DISCRETE in marks or (Mark.ROUNDED in marks and not is_inexact(self._expected[where]))
         if is_stepped:  # a rounded float reinterpreted as integer bits is a step too
             return self._rule_behind_jump(difference, terms)
         if Mark.ROUNDED not in marks and not Mark.RANDOM & marks:
-            return _fault([difference], Ruling.EXACT)
+            return fault([difference], Ruling.EXACT)
         truth = self._runs.truth
-        if truth is not None and _has(truth, where, self._expected):
-            return self._rule_fp64(difference, truth[where], terms)
-        return self._rule_ulps(difference)
+        if truth is not None and has_place(truth, where, self._expected):
+            return self._rounding.by_fp64(difference, truth[where], terms)
+        return self._rounding.by_ulps(difference)
 
     def _is_undefined(self, where: str) -> bool:
         """Whether all elements that differ depend on an undefined result."""
@@ -337,140 +286,17 @@ class _Bench:
     def _rule_behind_jump(self, difference: Difference, terms: int) -> Verdict:
         where = difference.where
         truth = self._runs.truth_with_same_jumps if is_inexact(self._expected[where]) else None
-        if truth is not None and _has(truth, where, self._expected):
-            ruling = self._rule_fp64(difference, truth[where], terms, same_jumps=True)
+        if truth is not None and has_place(truth, where, self._expected):
+            ruling = self._rounding.by_fp64(difference, truth[where], terms, same_jumps=True)
             if not ruling.fault:
                 return ruling
-        if self._makes_nan(where):
-            return _fault([difference], Ruling.NAN_BEHIND_JUMP)
+        if self._rounding.makes_nan(where):
+            return fault([difference], Ruling.NAN_BEHIND_JUMP)
         note = "values behind a jump differ: a fault only if a part of the program is wrong on eager's inputs"
         return Verdict(rule=Ruling.DISCRETE, discrete=True, note=note, differences=[difference])
-
-    def _makes_nan(self, where: str) -> bool:
-        """Whether compiled code has NaN where eager has a number, and so has double precision if the program can run in it."""
-        expected, actual = plain(self._expected[where]), plain(self._actual[where])
-        if not is_inexact(actual):
-            return False
-        made = actual.isnan() & ~expected.isnan()
-        truth = self._runs.truth
-        if bool(made.any()) and truth is not None and _has(truth, where, self._expected):
-            made &= ~plain(truth[where]).isnan()
-        return bool(made.any())
-
-    def _rule_fp64(self, difference: Difference, truth: Tensor, terms: int, *, same_jumps: bool = False) -> Verdict:
-        """Apply rule 8 against ``truth``; with ``same_jumps`` the reruns with redrawn roundings take all jumps as eager did."""
-        where = difference.where
-        is_small = self._is_small(difference)
-        margin = SMALL_MARGIN if is_small else MARGIN
-        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        truth = in_double(truth)
-        dtype = self._expected[where].dtype
-        floor = rounding_floor(dtype, terms)
-        compiled, eager = Distance.of(actual, truth), Distance.of(expected, truth)
-        loses = compiled.loses(eager)
-        note, spread = "", 0.0
-        for group in magnitudes(truth):
-            right, of_eager, of_compiled = truth[group], expected[group], actual[group]
-            near, far = Distance.of(of_eager, right), Distance.of(of_compiled, right)
-            if not loses and not far.exceeds(near, floor, right, of_eager, of_compiled, dtype, margin):
-                continue
-            runs = self._redrawn_at(where, same_jumps=same_jumps, is_small=is_small)
-            noise = [Distance.of(run[group], right) for run in runs]
-            spread = max((error.norm for error in noise), default=0.0)
-            still_loses = compiled.loses(eager.worst_of([Distance.of(run, truth) for run in runs]))
-            if still_loses or far.exceeds(near.worst_of(noise), floor, right, of_eager, of_compiled, dtype, margin):
-                return self._with_errors(_fault([difference], Ruling.FP64), far, near, spread)
-            note = "amplified rounding"
-        ruling = None if same_jumps else self._without_a_cast(difference, truth)
-        if is_small and ruling is None:
-            runs = self._redrawn_at(where, same_jumps=same_jumps, is_small=False)
-            self._learn(where, expected, truth, eager.worst_of([Distance.of(run, truth) for run in runs]))
-        legal = _excused(difference, Ruling.FP64, note, excuse="rounding")
-        if not is_small and (side := _right_side(expected, actual, truth, dtype)) is not None:
-            legal.right[where] = side
-        return self._with_errors(ruling or legal, compiled, eager, spread)
-
-    def _without_a_cast(self, difference: Difference, truth: Tensor) -> Verdict | None:
-        """The ruling where compiled code agrees with the truth only since it drops an explicit cast of the program; else None."""
-        where = difference.where
-        dtype = self._runs.narrowest_cast(where)
-        kept = self._runs.truth_with_casts if dtype is not None else None
-        if dtype is None or kept is None or not _has(kept, where, self._expected):
-            return None
-        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        if not drops_a_cast(expected, actual, truth, in_double(kept[where]), torch.finfo(dtype).eps):
-            return None
-        why = f"a cast to {short(dtype)} is dropped"
-        return replace(_fault([difference], Ruling.CASTS, why), mechanism=DROPPED_CAST)
-
-    def _redrawn_at(self, where: str, *, same_jumps: bool, is_small: bool) -> list[Tensor]:
-        """The values of a place in eager runs with redrawn roundings; in more of them where only small values differ."""
-        redrawn = self._runs.redrawn_with_same_jumps if same_jumps else self._runs.redrawn
-        further = self._runs.redrawn_further if is_small and not same_jumps else []
-        return [in_double(run[where]) for run in (*redrawn, *further) if where in run]
-
-    def _learn(self, where: str, expected: Tensor, truth: Tensor, own: Distance) -> None:
-        """Keep eager's own error at a place, for the calls to come."""
-        largest, size = float(expected.abs().max()), float(expected.norm())
-        if own.missing == 0 and 0.0 < largest < math.inf:
-            norm = own.norm * (float(truth.norm()) or 1.0)
-            self._known.errors[where] = OwnError(own.worst / largest, norm / size)
-
-    @staticmethod
-    def _with_errors(verdict: Verdict, compiled: Distance, eager: Distance, noise: float) -> Verdict:
-        verdict.compiled_error, verdict.eager_error, verdict.noise = compiled.norm, eager.norm, noise
-        return verdict
-
-    def _rule_ulps(self, difference: Difference) -> Verdict:
-        why = f"no fp64: {self._runs.why_no_truth or 'no such place'}"
-        where = difference.where
-        expected, actual = in_double(self._expected[where]), in_double(self._actual[where])
-        is_small = self._is_small(difference)
-        margin = SMALL_MARGIN if is_small else MARGIN
-        redrawn = self._redrawn_at(where, same_jumps=False, is_small=is_small)
-        if difference.what != "value":
-            most = max((Distance.of(run, expected).missing for run in redrawn), default=0)
-            if Distance.of(actual, expected).missing <= MARGIN * most:
-                return _excused(difference, Ruling.ULPS, "NaN or Inf moves with the last bit", excuse="nonfinite_moves")
-            return _fault([difference], Ruling.ULPS, why)
-        dtype = self._expected[where].dtype
-        eps = torch.finfo(dtype).eps if is_inexact(self._expected[where]) else 0.0
-        legal = ULPS * eps * expected.abs()
-        for group in magnitudes(expected):
-            noise = max((Distance.of(run[group], expected[group]).worst for run in redrawn), default=0.0)
-            legal[group] = legal[group].clamp(min=margin * noise)
-        wrong = ((actual - expected).abs() > legal) & outside(expected, actual, dtype)
-        if bool(wrong.any()):
-            return _fault([difference], Ruling.ULPS, why)
-        return _excused(difference, Ruling.ULPS, "", excuse="ulps")
-
-
-def _right_side(eager: Tensor, compiled: Tensor, truth: Tensor, dtype: torch.dtype) -> str | None:
-    """The side that is within the dtype's tolerance of the truth where the other is not; None where both are, or neither is."""
-    is_off = [bool(outside(truth, side, dtype).any()) for side in (eager, compiled)]
-    return None if is_off[0] == is_off[1] else "compiled" if is_off[0] else "eager"
-
-
-def _is_small(difference: Difference, dtype: torch.dtype) -> bool:
-    """Whether the tolerance of ``assert_close``, which has an absolute part, lets a difference pass."""
-    is_of_value = difference.what == "value" and difference.required_atol is not None
-    return is_of_value and (difference.required_atol or 0.0) <= default_tolerance(dtype).atol
-
-
-def _has(truth: Places, where: str, expected: Places) -> bool:
-    """Whether the truth has this place, with the same shape."""
-    return where in truth and truth[where].shape == expected[where].shape
 
 
 def _own(tolerance: Mapping[str, Any] | None) -> Tolerance | None:
     """The rtol and atol of a script's comparison; None if it used the defaults."""
     known = {name: float(tolerance[name]) for name in ("rtol", "atol") if tolerance and tolerance.get(name) is not None}
     return Tolerance(known.get("rtol", 0.0), known.get("atol", 0.0)) if known else None
-
-
-def _fault(differences: list[Difference], rule: Ruling, why: str = "") -> Verdict:
-    return Verdict(fault=True, kind=differences[0].kind, rule=rule, why=why, differences=differences)
-
-
-def _excused(difference: Difference, rule: Ruling, note: str, *, excuse: str) -> Verdict:
-    return Verdict(rule=rule, note=note, differences=[difference], excuses=[excuse])

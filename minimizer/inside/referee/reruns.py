@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from . import fp64
 from .call import Call, Side
 from .casts import Casts, KeptCasts
 from .distance import same_bits
+from .flushing import Flushing
 from .jumps import SameJumps
 from .perturbation import Perturbation
 from .provenance import Calls, Mark, MarkedRun
@@ -27,6 +29,7 @@ Places = Mapping[str, Tensor]
 """The tensors of one side of a call by place."""
 _SEEDS = (1, 2)  # one rerun with redrawn roundings for each
 _FURTHER = (3, 4, 5, 6)
+_NARROW = range(7, 15)
 
 
 class _EagerRun(NamedTuple):
@@ -50,6 +53,23 @@ class _Truth(NamedTuple):
     places: Places | None = None
     outputs: Any = None
     why_not: str = ""
+
+
+class _Kept:
+    """Runs that are made when they are asked for, and each once."""
+
+    def __init__(self, runs: Iterator[Places]) -> None:
+        self._left, self._made = runs, list[Places]()
+
+    def __iter__(self) -> Iterator[Places]:
+        at = 0
+        while True:
+            if at == len(self._made):
+                self._made += itertools.islice(self._left, 1)
+            if at == len(self._made):
+                return
+            yield self._made[at]
+            at += 1
 
 
 class Reruns:
@@ -116,9 +136,19 @@ class Reruns:
         return self._redrawn(lambda: None)
 
     @cached_property
-    def redrawn_further(self) -> list[Places]:
-        """More of `redrawn`, for what large terms cancel to."""
-        return self._redrawn(lambda: None, _FURTHER)
+    def redrawn_further(self) -> Iterable[Places]:
+        """More of `redrawn`, each made when it is asked for: for what large terms cancel to, and before a fault."""
+        return _Kept(self._under(Perturbation(seed) for seed in _FURTHER))
+
+    @cached_property
+    def redrawn_narrowly(self) -> Iterable[Places]:
+        """As `redrawn_further`, with one rounding for each sum: it hits a pole that the sum is next to, and a wider run misses it."""
+        return _Kept(self._under(Perturbation(seed, longest=1) for seed in _NARROW))
+
+    @cached_property
+    def flushed(self) -> list[Places]:
+        """An eager run with its subnormal numbers flushed to zero; empty if that raises."""
+        return list(self._under([Flushing()]))
 
     @cached_property
     def truth_with_same_jumps(self) -> Places | None:
@@ -152,27 +182,24 @@ class Reruns:
         with self._call.switches.applied():
             return fp64.run(self._eager, self._call.inputs, run.marked, run.calls, jumps, casts)
 
-    def _redrawn(self, jumps: Callable[[], SameJumps | None], seeds: Sequence[int] = _SEEDS) -> list[Places]:
-        runs: list[Places] = []
-        for seed in seeds:
-            self._run_under(Perturbation(seed, jumps()), runs)
-        return runs
+    def _redrawn(self, jumps: Callable[[], SameJumps | None]) -> list[Places]:
+        return list(self._under(Perturbation(seed, jumps()) for seed in _SEEDS))
 
-    def _run_under(self, mode: AbstractContextManager[object], runs: list[Places]) -> None:
-        """Add the results of an eager run under a mode to ``runs``, unless it raises."""
-        values = clone(list(self._call.inputs))
-        with contextlib.suppress(Exception):
-            with self._call.started(), mode:
-                side = self._eager(values)
-            runs.append(side.kept().places())
+    def _under(self, modes: Iterable[AbstractContextManager[object]]) -> Iterator[Places]:
+        """The results of an eager run under each mode; a run that raises is left out."""
+        for mode in modes:
+            values, kept = clone(list(self._call.inputs)), None
+            with contextlib.suppress(Exception):
+                with self._call.started(), mode:
+                    side = self._eager(values)
+                kept = side.kept().places()
+            if kept is not None:
+                yield kept
 
     @cached_property
     def undefined(self) -> list[Places]:
         """Eager runs with other values for all undefined results; empty if there are no undefined results."""
-        runs: list[Places] = []
-        for choice in range(CHOICES) if self.why_undefined else ():
-            self._run_under(Undefined(choice), runs)
-        return runs
+        return list(self._under(map(Undefined, range(CHOICES if self.why_undefined else 0))))
 
     def _eager(self, values: list[Any]) -> Side:
         return self._call.on(self._call.function, values)

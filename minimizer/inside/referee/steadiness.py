@@ -17,7 +17,7 @@ from ..values.rounding import generator_states
 from ..values.snapshot import global_state
 from .call import Call, Side
 from .compare import compare
-from .referee import Verdict
+from .verdict import Verdict
 
 EAGER_RUNS, EAGER_SECONDS = 6, 10.0
 """Most eager runs, and seconds after which none begins, before the compiler is blamed for a difference that may be eager's flakiness."""

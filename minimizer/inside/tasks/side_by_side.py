@@ -30,6 +30,7 @@ from ..questions import SidesRequest, SidesStep
 from ..referee import referee
 from ..referee.call import Call, Side
 from ..referee.distance import other_zeros
+from ..referee.verdict import Verdict
 from ..values import snapshot
 from ..values.capturing import is_of_cuda_graphs
 from ..values.elements import EXACT, diff_elements
@@ -340,7 +341,7 @@ class SideBySide:
                 self.checked = parting
             self._is_over = step.is_checked or not self._has_check
 
-    def _judged(self, index: int, step: SidesStep, differing: Sequence[str]) -> referee.Verdict | None:
+    def _judged(self, index: int, step: SidesStep, differing: Sequence[str]) -> Verdict | None:
         """The referee's verdict on an event; None without compiled code in it, or if the referee cannot judge it."""
         if step.graph is None and not step.is_backward:
             return None

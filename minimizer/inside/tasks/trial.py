@@ -29,7 +29,7 @@ from ..questions import TrialRequest
 from ..referee import steadiness
 from ..referee.call import Call, GradientCall, Side
 from ..referee.comparison import ComparisonStep, Judged, Raised, Run, compare_with_gradients
-from ..referee.referee import Verdict
+from ..referee.verdict import Verdict
 from ..values import snapshot
 from ..values.boundary import Difference, places
 from ..values.device import settle

@@ -44,6 +44,8 @@ class Tolerance:
         return absolute
 
 
+LEAST_FLUSHED = 1e-30
+"""Smallest normal numbers below this one have subnormal numbers that are flushed to zero: those of half precision are kept everywhere."""
 EXACT = Tolerance(0.0, 0.0)
 """No tolerance: elements must be equal."""
 
@@ -66,7 +68,7 @@ def _least_error(dtype: torch.dtype) -> float:
         return 0.0
     limits = torch.finfo(dtype)
     subnormal = limits.tiny * limits.eps
-    return max(4 * subnormal, limits.tiny if limits.tiny < 1e-30 else 0.0)
+    return max(4 * subnormal, limits.tiny if limits.tiny < LEAST_FLUSHED else 0.0)
 
 
 def _default_tolerance(dtype: torch.dtype) -> Tolerance:

@@ -273,9 +273,9 @@ def is_inexact(tensor: Tensor) -> bool:
 
 
 def is_rounding(value: Any) -> bool:
-    """Whether a value is a strided float tensor with elements, which a compiler may round differently. ZeroTensors have no memory."""
+    """Whether a value is a strided float tensor with elements, which a compiler may round differently. ZeroTensors and meta tensors have no memory."""
     is_strided = isinstance(value, Tensor) and is_inexact(value) and value.layout is torch.strided
-    return is_strided and value.numel() > 0 and not value._is_zerotensor()
+    return is_strided and value.numel() > 0 and not value.is_meta and not value._is_zerotensor()
 
 
 def sums(name: str) -> bool:

@@ -21,7 +21,7 @@ from ..messages import Failure
 from ..referee import steadiness
 from ..referee.call import Call, Function, GradientCall, Side
 from ..referee.comparison import Begins, ComparisonStep, Judged, Raised, compare_call
-from ..referee.referee import Verdict
+from ..referee.verdict import Verdict
 from ..values import snapshot
 from ..values.device import settle
 from . import own_random

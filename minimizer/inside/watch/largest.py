@@ -15,7 +15,7 @@ from ..graph.origins import owner_of
 from ..messages import Largest as Found
 from ..referee.comparison import Judged
 from ..referee.distance import ELEMENTWISE, in_double
-from ..referee.referee import Verdict
+from ..referee.verdict import Verdict
 from ..rulings import Ruling
 from ..values.boundary import places
 from ..values.elements import PIECE, plain, short

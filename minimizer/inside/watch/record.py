@@ -14,7 +14,7 @@ from ..excuses import Excuses
 from ..failures import describe
 from ..messages import Checked, Missing, Seen, Uncompared
 from ..questions import SurveyRequest
-from ..referee.referee import Verdict
+from ..referee.verdict import Verdict
 from . import tolerances
 from .captured import CapturedGraph
 from .coverage import Coverage

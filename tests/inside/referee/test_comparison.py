@@ -18,7 +18,7 @@ from minimizer.inside.referee.comparison import (
     compare_call,
     compare_with_gradients,
 )
-from minimizer.inside.referee.referee import Verdict
+from minimizer.inside.referee.verdict import Verdict
 from minimizer.inside.values.boundary import Difference
 
 

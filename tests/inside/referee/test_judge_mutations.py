@@ -21,7 +21,7 @@ from minimizer.inside.questions import TrialRequest
 from minimizer.inside.referee import compare as comparator
 from minimizer.inside.referee import referee
 from minimizer.inside.referee.call import Call, GradientCall
-from minimizer.inside.referee.referee import Verdict
+from minimizer.inside.referee.verdict import Verdict
 from minimizer.inside.tasks import trial as judging
 from minimizer.inside.values.snapshot import global_state
 from minimizer.inside.wire import Channel, plain

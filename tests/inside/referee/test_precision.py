@@ -12,8 +12,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from minimizer.inside.referee.call import Call
-from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.referee.referee import judge
 from minimizer.inside.referee.reruns import Reruns
+from minimizer.inside.referee.verdict import Verdict
 from minimizer.inside.rulings import Ruling
 from minimizer.inside.values.snapshot import global_state
 

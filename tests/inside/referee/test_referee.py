@@ -27,8 +27,9 @@ from minimizer.inside.referee.jumps import JumpsDiffer
 from minimizer.inside.referee.known import Known
 from minimizer.inside.referee.perturbation import Perturbation
 from minimizer.inside.referee.provenance import Mark, MarkedRun
-from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.referee.referee import judge
 from minimizer.inside.referee.reruns import Reruns
+from minimizer.inside.referee.verdict import Verdict
 from minimizer.inside.rulings import Ruling
 from minimizer.inside.values.boundary import Difference
 from minimizer.inside.values.rounding import in_parts, tensors

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from minimizer.inside.referee.call import Call, Side
-from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.referee.referee import judge
+from minimizer.inside.referee.verdict import Verdict
 
 Function = Callable[..., Any]
 
@@ -57,6 +58,22 @@ def at_the_edge() -> list[torch.Tensor]:
     return [x / x.sum(0) * torch.where(torch.arange(1024) < 128, 512.0, 384.0)]
 
 
+def correlated(x: torch.Tensor) -> torch.Tensor:
+    """Correlations on Fisher's scale, the first of each row with itself, where the last bit decides between a number, Inf and NaN."""
+    x = x - x.mean(1, keepdim=True)
+    x = x / x.norm(dim=1, keepdim=True)
+    return torch.stack([(x * x.roll(shift, 0)).sum(1) for shift in range(8)], 1).atanh()
+
+
+def correlated_in_its_dtype(x: torch.Tensor) -> torch.Tensor:
+    """Has no truth in double precision, since it uses a constant of its dtype."""
+    return correlated(x) + torch.finfo(x.dtype).tiny
+
+
+def with_nan_at_steady_places(x: torch.Tensor) -> torch.Tensor:
+    return correlated(x).masked_fill(torch.arange(8) > 0, float("nan"))
+
+
 def draws(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand_like(x), x.sin()
 
@@ -73,6 +90,7 @@ EXCUSE_PAIRS: dict[str, Pair] = {
         with_its_dtype, lambda x: with_its_dtype(x.flip(0)), lambda x: with_its_dtype(x) + 1e-3, lambda: [torch.randn(1000, 4) * 0.01 + 0.03]
     ),
     "nonfinite_moves": Pair(near_overflow, lambda x: near_overflow(x.flip(0)), lambda x: near_overflow(x) * 2, at_the_edge),
+    "near_pole": Pair(correlated, lambda x: correlated(x.flip(1)), with_nan_at_steady_places, lambda: [torch.randn(64, 33)]),
     "undefined_result": Pair(
         lambda x: (x * 1e30).to(torch.int32) + 1,
         lambda x: torch.full_like(x, 7).to(torch.int32),
@@ -181,3 +199,27 @@ def test_what_scripts_return_beside_tensors_is_compared_without_an_excuse() -> N
     pair = Pair(program, program, lambda x: [*program(x)[:6], Record("e"), *program(x)[7:]], lambda: [torch.rand(8)])
     assert judged(pair, pair.right) == Verdict()
     assert [difference.where for difference in judged(pair, pair.wrong).differences] == ["output[6].name"]
+
+
+def test_nan_and_inf_near_a_pole_are_legal_without_a_truth_in_double_precision_too() -> None:
+    pair = Pair(
+        correlated_in_its_dtype,
+        lambda x: correlated_in_its_dtype(x.flip(1)),
+        lambda x: correlated_in_its_dtype(x).log(),
+        lambda: [torch.randn(64, 33)],
+    )
+    verdict = judged(pair, pair.right)
+    assert not verdict.fault and verdict.excuses
+    assert judged(pair, pair.wrong).fault
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_nan_or_inf_in_what_large_terms_cancel_to_is_a_fault(odd: float) -> None:
+    """No digit of such a value is right either, and it is near no pole."""
+    wrong = Pair(
+        cancelled,
+        cancelled,
+        lambda x: cancelled(x).index_fill(0, torch.tensor([2]), odd),
+        lambda: [torch.randn(1000, 4) + 3],
+    )
+    assert judged(wrong, wrong.wrong).fault

@@ -10,7 +10,8 @@ import torch
 
 from minimizer.inside.referee.call import Call
 from minimizer.inside.referee.known import Known
-from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.referee.referee import judge
+from minimizer.inside.referee.verdict import Verdict
 
 
 def judged(function: Callable[..., Any], inputs: list[Any], compiled: Callable[..., Any]) -> Verdict:
@@ -91,3 +92,31 @@ def test_a_half_precision_gradient_may_be_off_by_a_subnormal() -> None:
     scaled = lambda x: x * 1.5  # noqa: E731
     assert not judged(scaled, [x], lambda x: scaled(x) + 6e-8).fault
     assert judged(scaled, [x], lambda x: scaled(x) * 8).fault
+
+
+def potential(x: torch.Tensor) -> torch.Tensor:
+    return (x * x.sin()).square().sum() + (x * x.flip(0)).cos().sum()
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param(torch.func.hessian(potential), id="hessian"),
+        pytest.param(
+            lambda x: torch.func.vmap(lambda to: torch.func.jvp(torch.func.grad(potential), (x,), (to,))[1])(
+                torch.eye(len(x), dtype=x.dtype)
+            ),
+            id="vmap of jvp of grad",
+        ),
+    ],
+)
+def test_what_second_derivatives_cancel_to_is_rounding(second: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Torch runs the operators of a forward-mode derivative on meta tensors too, which no rounding can be redrawn in."""
+    x = torch.randn(64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    near = second(x).sum(-1) * (1 + 2e-15)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return second(x).sum(-1) - near
+
+    assert not judged(program, [x], lambda x: program(x) * 1.5).fault  # by a rounding or two of the sum
+    assert judged(program, [x], lambda x: program(x) + 1e-9).fault

@@ -17,7 +17,7 @@ from minimizer.engine.child.outcome import Ending, Outcome
 from minimizer.errors import ChildFailed
 from minimizer.inside import failures, messages, outcome, wire
 from minimizer.inside.questions import LayersRequest, ScriptRequest, TrialRequest
-from minimizer.inside.referee.referee import Verdict
+from minimizer.inside.referee.verdict import Verdict
 from minimizer.inside.rulings import Ruling, Unlike
 from minimizer.inside.values.boundary import Difference
 from minimizer.inside.wire import Said, plain

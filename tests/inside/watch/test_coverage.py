@@ -16,7 +16,8 @@ from minimizer.engine.child.protocol import Checked
 from minimizer.inside import messages
 from minimizer.inside.referee.call import Call, Side
 from minimizer.inside.referee.comparison import Judged
-from minimizer.inside.referee.referee import Verdict, judge
+from minimizer.inside.referee.referee import judge
+from minimizer.inside.referee.verdict import Verdict
 from minimizer.inside.watch.instances import Instances
 from minimizer.inside.watch.largest import Largest, farthest
 
