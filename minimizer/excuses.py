@@ -43,7 +43,7 @@ _CALLS = (
     ),
     Excuse(
         "communicates", "calls",
-        "Calls of graphs that communicate with other ranks are not run again in eager",
+        "Calls of graphs that communicate are not run again in eager where their collectives cannot be cut out or compiled code raises, nor is a backward that communicates",
         "a rank that runs a collective again by itself waits forever",
         leaves_open=True,
     ),

@@ -119,6 +119,12 @@ def _chain(error: BaseException, above: frozenset[int] = frozenset()) -> list[Ba
     return [error, *rest] if is_told else [error]
 
 
+def is_among(error: BaseException, raised: BaseException | None) -> bool:
+    """Whether an exception is like another one, by type and message, or like one that this wraps or replaces."""
+    chain = [] if raised is None else _chain(raised)
+    return any((type(one), str(one)) == (type(error), str(error)) for one in chain)
+
+
 def _wrapped(error: BaseException) -> BaseException | None:
     """The exception inside this one, or its cause; for a group, a compiler error in it, or its only exception."""
     inner = getattr(error, "inner_exception", None) or error.__cause__

@@ -36,6 +36,9 @@ NEEDED: Mapping[str, Sequence[str]] = {
         "torch._dynamo.decorators:_set_stance",
         "torch.compiler:is_compiling", "torch.compiler:is_dynamo_compiling",
     ),
+    "tells which thread communicates for us": (
+        "torch._C:_stash_obj_in_tls", "torch._C:_get_obj_in_tls", "torch._C:_is_key_in_tls",
+    ),
     "tells whether a script looks at the wrapper of a module": ("torch._dynamo.eval_frame:OptimizedModule",),
     "tells when a backward runs": ("torch.autograd:_engine_run_backward", "torch.autograd.graph:_engine_run_backward"),
     "tells whether hooks change the tensors saved for a backward, and leaves them in our own runs": (

@@ -90,8 +90,8 @@ def test_only_what_leaves_the_main_line_open_is_in_the_first_sentence() -> None:
     assert left_open([excused("rounding", "graph 0", 7)]) == ""
     said = left_open([excused("rounding"), excused("communicates", "graph 0", 2), excused("communicates", "graph 3")])
     assert said == (
-        "Not everything was compared: calls of graphs that communicate with other ranks are not run again in eager "
-        "(graph 0, graph 3)."
+        "Not everything was compared: calls of graphs that communicate are not run again in eager where their "
+        "collectives cannot be cut out or compiled code raises, nor is a backward that communicates (graph 0, graph 3)."
     )
 
 

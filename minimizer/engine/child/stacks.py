@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
 MAX_FRAMES = 400
@@ -31,6 +31,9 @@ _DYNAMO, _FX = re.compile(r"torch/_dynamo/convert_frame\.py"), re.compile(r"torc
 _GENERATED = re.compile(r"<.*>|c[a-z0-9]{30,}\.py")
 _ESCAPE = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U00(?:0[0-9a-f]|10)[0-9a-f]{4}")
 _OURS = "minimizer/inside/"
+_KERNELS = f"{_OURS}communication.py"
+"""Our kernels in front of PyTorch's collectives: what is inside of one is the script's own call. A rank waits in that of `_WAIT`."""
+_WAIT = "wait_tensor"
 HEAP = re.compile(
     r"^(free|malloc|realloc|calloc)\(\): |^(double free|corrupted (size|double-linked list)|munmap_chunk\(\)|malloc_consolidate\(\))"
     r"|^\*\*\* stack smashing detected"
@@ -171,7 +174,11 @@ def is_waiting(chain: Stack) -> bool:
 
 def _frames(text: str) -> Stack:
     frames = ((_unescaped(match[1]), match[2], match[3]) for match in _FRAME.finditer(text))
-    found = [_frame(*frame) for frame in islice(frames, MAX_FRAMES)]
+    found = [
+        replace(frame, file="torch/distributed/_functional_collectives.py") if frame.file == _KERNELS else frame
+        for frame in (_frame(*frame) for frame in islice(frames, MAX_FRAMES))
+        if frame.file != _KERNELS or frame.function == _WAIT
+    ]
     theirs = takewhile(lambda frame: not frame.file.startswith(_OURS), found)  # innermost first, as written
     return tuple(reversed(tuple(theirs)))
 

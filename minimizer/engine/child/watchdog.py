@@ -239,8 +239,9 @@ class Watchdog:
             return None
         is_late = silent >= self.limits.slow_factor * limit
         stays = self._moved is None or self._clock() - self._moved >= limit
-        if self._is_own_code and not all(map(stacks.is_compiling, last)):
-            if stays and stacks.agree(last) and stacks.collective(stacks.common(last)):
+        waits = stacks.collective(stacks.common(last))  # be it in compiled code
+        if self._is_own_code and (waits or not all(map(stacks.is_compiling, last))):
+            if stays and stacks.agree(last) and waits:
                 silence = self._silence(hangs=True)
                 compiling = self.limits.floor * self._crowd()
                 if silence.others and all(rank.stands(compiling) for rank in silence.others):

@@ -16,19 +16,22 @@ _NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_fu
 
 def communicates(module: fx.GraphModule) -> bool:
     """Whether a graph communicates with other ranks: rerun by one rank alone, it would wait forever."""
-    return any(
-        _is_collective(node.target) if node.op == "call_function" else _is_distributed(node)
-        for node in nodes_of(module)
-        if node.op in ("call_function", "placeholder")
+    return has_distributed_inputs(module) or any(
+        node.op == "call_function" and is_collective(node.target) for node in nodes_of(module)
     )
 
 
-def _is_collective(target: Any) -> bool:
+def has_distributed_inputs(module: fx.GraphModule) -> bool:
+    """Whether an input, of the graph or of a body in it, is distributed over several ranks: then any operator may communicate."""
+    return any(node.op == "placeholder" and _is_distributed(node) for node in nodes_of(module))
+
+
+def is_collective(target: Any) -> bool:
+    """Whether a function communicates with other ranks, or waits for that."""
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):  # Dynamo has packets, AOT overloads
         return str(target).partition(".")[0] in _NAMESPACES
     return str(getattr(target, "__module__", "")).startswith("torch.distributed")
 
 
 def _is_distributed(placeholder: fx.Node) -> bool:
-    """Whether an input is distributed over several ranks: then any operator may communicate."""
     return type(placeholder.meta.get("example_value")).__module__.startswith("torch.distributed")

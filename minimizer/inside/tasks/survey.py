@@ -8,6 +8,7 @@ the torch-free side's questions about that call.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -21,20 +22,20 @@ import torch
 import torch._inductor.config
 from torch import fx
 from torch._dynamo.utils import get_metrics_context
+from torch._subclasses import FakeTensor
 
 from .. import messages
 from ..compiler import caches, subsystems
 from ..compiler.backend_place import take_place
-from ..failures import describe, is_control_flow
+from ..failures import describe, is_among, is_control_flow
 from ..graph import state
-from ..graph.collectives import WHY_ONCE
 from ..graph.graphs import concrete
 from ..messages import Failure, Finished
 from ..questions import SurveyRequest
 from ..referee import steadiness
 from ..referee.call import Call, Function
 from ..standard_output import StandardOutput
-from ..values import snapshot
+from ..values import communication, snapshot
 from ..values.capturing import WHY_CAPTURED, is_capturing
 from ..values.device import settle
 from ..watch import own_random
@@ -96,6 +97,9 @@ class Survey:
         """Whether compiled code uses eager's random numbers only for the sake of the comparison."""
         self._attempts: Attempts | None = None
         self._children = Children()
+        self._is_communication_watched = False
+        self._unwatched = ""
+        """Why it could not be watched; empty if it could."""
         self._error: BaseException | None = None
         """The exception that ended the script."""
         self._stops_asked = 0
@@ -112,6 +116,8 @@ class Survey:
         if request.compile:
             if request.trace is not None:
                 trace_to(request.trace)
+            if request.nproc > 1 and torch.distributed.is_available():
+                self._watch_communication()
             take_place(self._on_compile)
             if request.measure:
                 self._health.count_calls()
@@ -133,11 +139,42 @@ class Survey:
         request = self._request
         return other_ranks(request.nproc, request.rank, request.script, request.args, request.text, request.stacks)
 
+    def _watch_communication(self) -> None:
+        if self._is_communication_watched or self._unwatched:
+            return
+        try:
+            communication.watch()
+            communication.before_leaving(self._before_leaving)
+        except Exception as error:  # of ours: it must not reach the script
+            self._unwatched = f"its collectives could not be watched: {type(error).__name__}: {error}"
+        else:
+            self._is_communication_watched = True
+
+    def _watch_collectives_of(self, graph: CapturedGraph) -> None:
+        """Watch what a graph may communicate, which it may do unseen once there are process groups; leave it open if that fails."""
+        # A script may also begin its ranks itself, or be the only one.
+        if graph.communicates or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            self._watch_communication()
+            if self._unwatched and not graph.why_not:
+                graph.is_whole(self._unwatched)
+
+    def _before_leaving(self) -> None:
+        """Compare what the script's backward passes still leave to be compared, before it leaves its process groups."""
+        if not self._coverage.graphs:
+            return
+        self._line.doing = "compare"
+        try:
+            with self._coverage.timed(), contextlib.suppress(Exception):  # an error of ours must not reach the script
+                # In a ``finally`` the script may have failed already; in a handler it may have handled anything.
+                self._comparer.check_gradients(functools.partial(is_among, raised=sys.exc_info()[1]))
+        finally:
+            self._line.phase("script", self._coverage.graphs[-1], None)
+
     def _finish(self, *, stopped: bool = False) -> None:
         self._line.take_last_word()
         if self._request.compile and not self._lost.is_lost and not is_lost(self._error):
             # The script's own check may have failed after a backward that was not compared yet.
-            self._comparer.check_gradients(is_over=self._error is not None)
+            self._comparer.check_gradients(lambda error: self._error is not None)
         if self._children.count:
             fact = f"child processes of the script ({self._children.count}): only its own process is observed"
             self._record.excuse("child_processes", None, times=self._children.count, fact=fact)
@@ -202,10 +239,10 @@ class Survey:
     def _on_compile(self, backend: Any, module: fx.GraphModule, inputs: list[Any], compile_: Any) -> Any:
         graph = CapturedGraph(len(self._coverage.graphs), module, backend, inputs)
         self._coverage.add(graph, _frame())
+        graph.draws_eagers = torch._inductor.config.fallback_random or not own_random.is_used_by(backend)
+        self._watch_collectives_of(graph)
         with contextlib.suppress(Exception):  # options may have any type, and no verdict depends on them
             self._health.settings.look(backend)
-        if graph.communicates:
-            self._record.note(f"graph {graph.index} {WHY_ONCE}: it is not compared")
         if is_capturing():
             compiled = compile_()
             why = WhyNot("captured", f"its compilation {WHY_CAPTURED}")
@@ -236,21 +273,26 @@ class Survey:
         finally:
             self._line.phase("script", graph, None)
         snapshot.set_rng_state(rng)
-        why = WhyNot("communicates", f"it {WHY_ONCE}") if graph.communicates else WhyNot()
-        return lambda *args: self._on_call(graph, compiled, list(args), why)
+        if graph.why_not:
+            self._record.note(f"graph {graph.index}: {graph.why_not}, so it is not compared")
+        return lambda *args: self._on_call(graph, compiled, list(args), WhyNot())
 
     def _look_at(self, graph: CapturedGraph, call: Call) -> None:
         """Run a new graph once in eager: how long does it take, does it raise, does it draw random numbers?"""
         self._line.phase("compare", graph, None)
         begun = time.monotonic()
-        try:
-            if not graph.communicates:  # otherwise it would wait for ranks that do not rerun it
-                with call.switches.dispatching():
-                    graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
-                    settle()
-        except Exception as error:
-            self._lost.end_if(error)
-            graph.eager_error = error
+        with communication.refusing_collectives(), communication.refusals() as refused:
+            try:
+                if not graph.communicates:  # else it is looked at when it is known what its collectives return
+                    with call.switches.dispatching():
+                        graph.random = steadiness.is_random(graph.module, snapshot.clone(call.inputs))
+                        settle()
+            except Exception as error:
+                self._lost.end_if(error)
+                graph.eager_error = error
+        if refused:
+            graph.eager_error = None
+            graph.is_whole(refused[0])
         if graph.random:
             # Make inductor use eager's random numbers, so that the graph can be compared. Never reset: a backward is
             # compiled later, when the script gets there.
@@ -266,8 +308,14 @@ class Survey:
 
     def _on_call(self, graph: CapturedGraph, compiled: Function, args: list[Any], why_not: WhyNot) -> Any:
         """Make a call of a graph, compared if the plan says so. ``why_not``: why no call of it can be compared."""
+        if communication.reruns() or any(isinstance(arg, FakeTensor) for arg in args):
+            # No call of the script's: part of a rerun of ours, or of the compilation of a graph that DDP's optimizer has split.
+            return compiled(*args)
+        self._watch_collectives_of(graph)  # groups may have come since it was compiled
         if is_capturing():
             why_not = WhyNot("captured", f"it {WHY_CAPTURED}")
+        elif graph.why_not:  # perhaps since an earlier call
+            why_not = WhyNot("communicates", graph.why_not)
         elif graph.index in self._request.passed_by:
             why_not = WhyNot("passed_by", "it has failed before, and this run looks for another failure")
         number = graph.calls
@@ -281,7 +329,7 @@ class Survey:
         else:
             self._line.doing = "compare"
             try:
-                with self._coverage.timed():
+                with self._coverage.timed(), communication.refusing_collectives():
                     result = self._comparer.compared(graph, number, compiled, args)
             finally:
                 self._line.phase("script", graph, number)

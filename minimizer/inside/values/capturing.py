@@ -7,6 +7,9 @@ graph, or abort the script.
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -29,3 +32,11 @@ def is_of_cuda_graphs(tensor: Tensor) -> bool:
         if segment["address"] <= address < segment["address"] + segment["total_size"]:
             return tuple(segment["segment_pool_id"]) != DEFAULT_POOL
     return tensor.is_cuda
+
+
+def runs_cuda_graphs() -> bool:
+    """Whether compiled code of this process runs in CUDA graphs, or may: Inductor has a tree of them for the current device."""
+    trees: Any = sys.modules.get("torch._inductor.cudagraph_trees")
+    if trees is None or not torch.cuda.is_initialized():
+        return False
+    return trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False) is not None

@@ -10,5 +10,15 @@ def settle() -> None:
 
     Does nothing if CUDA is not in use, or during a stream capture, which forbids waiting.
     """
-    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+    if _is_in_use():
         torch.cuda.synchronize()
+
+
+def settle_stream() -> None:
+    """`settle` for the current stream only: a collective on a stream of its own, for which nothing waits, may need what other ranks do later."""
+    if _is_in_use():
+        torch.cuda.current_stream().synchronize()
+
+
+def _is_in_use() -> bool:
+    return torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()

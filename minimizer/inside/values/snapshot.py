@@ -268,6 +268,11 @@ def _as_non_leaf(detached: Tensor) -> Tensor:
         return _NonLeaf.apply(torch.empty(0, requires_grad=True), lambda: detached)
 
 
+def returned(value: Tensor, *, requires_grad: bool) -> Tensor:
+    """A tensor as an operator returns it: one that requires a gradient is no leaf, so that it may be changed in place."""
+    return _as_non_leaf(value) if requires_grad else value
+
+
 def rng_state() -> dict[str, Any]:
     """The states of all global random generators: torch on CPU and CUDA, ``random``, and numpy if it is loaded."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "random": random.getstate()}

@@ -16,7 +16,9 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from ..graph import state
-from ..referee.call import Call, Function, GradientCall, Side
+from ..referee.call import Call, GradientCall, Side
+from ..referee.comparison import Run
+from ..values.communication import Replay
 from ..values.rounding import tensors
 from ..values.snapshot import GlobalState, global_state, has_plain_storage
 from .captured import CapturedGraph
@@ -36,13 +38,16 @@ class BackwardCall:
         graph: CapturedGraph,
         number: int,
         call: Call,
-        compiled: Function,
+        compiled: Run,
         actual: Any,
         edges: Sequence[GradientEdge] = (),
         inputs: Sequence[Any] = (),
+        heard: Replay | None = None,
     ) -> None:
-        """``edges``: see `own_gradients.edges_of`. ``inputs``: those of the call, as it has left them."""
-        self.graph, self.number, self.key = graph, number, graph.key
+        """``compiled``: runs the call's compiled code again. ``edges``: see `own_gradients.edges_of`. ``inputs``: those of the call, as it has left them.
+        ``heard``: what its collectives returned, with which ``compiled`` runs; None: it has none.
+        """
+        self.graph, self.number, self.key, self.heard = graph, number, graph.key, heard
         self._call, self._compiled = call, compiled
         self._cotangents: dict[int, torch.Tensor] = {}
         self.ran_unseen = False
@@ -97,7 +102,7 @@ class BackwardCall:
 
     def compiled(self, replay: Call) -> Side:
         """Run the replay compiled; its gradients."""
-        return self._own.in_place_of(self.graph.lifted.run(replay, self._compiled))
+        return self._own.in_place_of(self._compiled(replay))
 
     def own(self, replayed: Side) -> Side | None:
         """The gradients of the script's own backward, if known and different from the replay of the same compiled code."""

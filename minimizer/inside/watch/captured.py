@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from ..graph import state
-from ..graph.collectives import communicates
+from ..graph.collectives import WHY_ONCE, communicates, has_distributed_inputs
 from ..graph.lifted import LiftedGraph
+from ..graph.local import LocalGraphs, parts
 from ..graph.origins import owner_of, state_places
+from ..graph.severed import SeveredGraph, Unseverable
 from ..messages import StackLine
 from ..places import caller
 from ..referee.known import Known
+from ..values import snapshot
 from ..values.bodies import nodes_of
+from ..values.snapshot import GlobalState
 
 
 class CapturedGraph:
@@ -45,6 +51,16 @@ class CapturedGraph:
         Equal for equal modules, even if only some of their inputs require gradients.
         """
         self.communicates = communicates(module)
+        self._severed: SeveredGraph | LocalGraphs | None = None
+        self.why_not = ""
+        """Why a graph that communicates is not compared; empty if it is."""
+        if self.communicates:
+            try:
+                self._severed = (LocalGraphs if has_distributed_inputs(module) else SeveredGraph)(self.module)
+            except Unseverable as error:
+                self.is_whole(str(error))
+            except Exception as error:  # an error of our code must not reach the user's script
+                self.is_whole(f"{type(error).__name__}: {error}")
         self.recomputes = _recomputes(module)
         self.resizes = _resizes(module)
         self.known: Known | None = None if _has_bodies(module) else Known()
@@ -62,6 +78,8 @@ class CapturedGraph:
         """Why a call could not be compared; empty if none failed to be."""
         self.eager_seconds = 0.0
         self.random = False
+        self.draws_eagers = False
+        """Whether its compiled code draws eager's random numbers, if any."""
         self.draws_by_inductor = False
         """Whether it draws random numbers, by Inductor's own generator where nothing watches it."""
         self.asked_own_errors = False
@@ -69,6 +87,42 @@ class CapturedGraph:
         self.backwards_given_up = 0
         """Compared calls that were dropped before their backward (see `backwards.MOST_BACKWARD`)."""
         self.eager_error: BaseException | None = None
+
+    def is_whole(self, why: str) -> None:
+        """Give up comparing a graph that communicates; ``why``: a clause."""
+        self.communicates, self._severed, self.why_not = True, None, f"it {WHY_ONCE} ({why})"
+
+    @property
+    def is_severed(self) -> bool:
+        """Whether it communicates and can be compared."""
+        return self._severed is not None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is compared on the parts of distributed tensors that this rank holds."""
+        return isinstance(self._severed, LocalGraphs)
+
+    def severed(self, inputs: Sequence[Any]) -> SeveredGraph:
+        """The graph without its collectives, for these inputs; see `given`.
+
+        Raises:
+            Exception: a collective cannot be cut out.
+        """
+        assert self._severed is not None
+        return self._severed.severed(inputs) if isinstance(self._severed, LocalGraphs) else self._severed
+
+    def switches(self) -> GlobalState:
+        """The current switches, as eager's side of a call has them.
+
+        Without autocast for a graph that is compared on the parts of this rank: its casts are operators of it, in islands too.
+        """
+        now = snapshot.state_of_a_graph()
+        casts = tuple(replace(cast, enabled=cast.enabled and not self.is_local) for cast in now.autocast)
+        return replace(now, autocast=casts)
+
+    def given(self, values: Sequence[Any]) -> list[Any]:
+        """Inputs or results of the graph as eager's side has them: of distributed tensors what this rank holds."""
+        return list(parts(values) if self.is_local else values)
 
     @property
     def called_at(self) -> StackLine | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import fx
 
 from ..failures import LOST, device_error
 from ..graph import state
@@ -63,9 +64,10 @@ class Holder:
     def note_call(self, graph: CapturedGraph, args: list[Any]) -> None:
         """Keep the recipe of a call's inputs, if the call belongs to the graph of the place.
 
-        A call whose inputs have no source text is left out.
+        A call whose inputs have no source text is left out, and so is one of a graph that communicates: the graph without its collectives
+        also takes what these returned, which is not known of it.
         """
-        if self._at is None or self._at.graph != graph.index or self._at.call is None:
+        if self._at is None or self._at.graph != graph.index or self._at.call is None or graph.is_severed:
             return
         with contextlib.suppress(Exception):
             if len(self._earlier) == MOST_EARLIER:
@@ -104,6 +106,9 @@ class HeldCall:
         earlier: Sequence[Recipe],
     ) -> None:
         self._graph, self._call, self._instance = graph, call, instance
+        assert isinstance(call.function, fx.GraphModule)
+        self._module = call.function
+        """The graph that the call runs: without its collectives where it communicates."""
         self._setup, self._opaque, self._around = setup
         self._earlier = earlier
         self._golden: GoldenGraph | None = None
@@ -146,7 +151,7 @@ class HeldCall:
     def _recipe(self, made: Recipe) -> Message:
         """The recipe of a call's inputs, by their names in the program."""
         assert self._golden is not None
-        places = {node: index for index, node in enumerate(self._graph.module.graph.find_nodes(op="placeholder"))}
+        places = {node: index for index, node in enumerate(self._module.graph.find_nodes(op="placeholder"))}
         named = {name: places[node] for name, node in self._golden.names.items() if node in places}
         return {"statements": made.statements, "values": {name: made.values[at] for name, at in named.items()}}
 
@@ -154,7 +159,7 @@ class HeldCall:
         """The graph as data at a level (see `write_down`; ``auto`` prefers dynamo); later golden values refer to this graph."""
         try:
             module, inputs, body = write_down(
-                self._graph.module,
+                self._module,
                 list(self._call.inputs),
                 dict(self._call.rng),
                 level=level,
@@ -177,7 +182,7 @@ class HeldCall:
         """
         backend = self._graph.backend
         return {
-            "setup": [*(f"import {module}" for module in modules_of(self._graph.module)), *self._setup],
+            "setup": [*(f"import {module}" for module in modules_of(self._module)), *self._setup],
             "around": self._around,
             "opaque_settings": self._opaque,
             "compile_kwargs": state.compile_kwargs(backend, getattr(backend, "dynamic", None)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from children import script, survey
 from surveyed import finished, held
@@ -18,9 +19,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = {fault}
+{head}
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8), nn.Tanh())
-block = torch.compile(net)
+block = torch.compile(lambda x: net(x){communicates})
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(3):
     x = torch.randn(4, 8, requires_grad=True)
@@ -28,16 +30,27 @@ for _ in range(3):
     optimizer.step()
     optimizer.zero_grad()
 """
+ALONE = """
+import torch.distributed as dist
+from torch.distributed._functional_collectives import all_reduce
+
+dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+"""
+FORMS = {
+    "plain": {"head": "", "communicates": ""},
+    "ranks": {"head": ALONE, "communicates": ' + all_reduce(x.detach(), "sum", dist.group.WORLD)'},
+}
 
 
-def test_a_checkpoint_around_compiled_code_does_not_see_our_runs(child: Executor, home: Path) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_a_checkpoint_around_compiled_code_does_not_see_our_runs(child: Executor, home: Path, form: str) -> None:
     """It would take what these save for what the script's call saves. The call that it ends early is no failure."""
-    found = finished(survey(child, script(home, CHECKPOINTED.format(fault=None))))
+    found = finished(survey(child, script(home, CHECKPOINTED.format(fault=None, **FORMS[form]))))
     seen = found.checked
     assert (found.exception, found.suspects, found.missing) == (None, [], [])
     assert seen.not_compared == ["3 calls of graph 0: a checkpoint ends it before it returns"]
     assert (seen.calls_made, seen.calls, seen.backward) == (6, 3, 3)
-    wrong = held(survey(child, script(home, CHECKPOINTED.format(fault='"accuracy"'))))
+    wrong = held(survey(child, script(home, CHECKPOINTED.format(fault='"accuracy"', **FORMS[form]))))
     assert wrong.failure.kind == "wrong_output"
 
 

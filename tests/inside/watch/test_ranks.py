@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from children import script, survey
-from healthy_verdict import report_of_run, says_open
 from torch import fx
 
 from minimizer.engine.child.executor import Executor
@@ -81,41 +80,6 @@ def test_ranks_that_agree_are_healthy(triage: Any) -> None:
     assert found.status is Status.HEALTHY, found.summary
     assert (found.checked.calls, found.checked.calls_made, found.checked.backward) == (4, 4, 4)
     assert not any(line.startswith("rank") for line in found.checked.not_compared)
-
-
-@pytest.mark.needs_excuse("communicates")
-@pytest.mark.fault_behind("communicates")
-def test_a_graph_that_communicates_runs_once_a_call(child: Executor, home: Path) -> None:
-    """Rank 1 runs it as often as the script says: one run more of rank 0 would wait for it for ever."""
-    text = """
-        import torch
-        import torch.distributed as dist
-        from torch.distributed._functional_collectives import all_reduce
-
-        dist.init_process_group("gloo")
-        def wrong(gm, example):
-            return lambda *args: [out + 1 for out in gm(*args)]
-
-        add = torch.compile(lambda x: all_reduce(x, "sum", dist.group.WORLD) + 1, backend="aot_eager")
-        off = torch.compile(lambda x: all_reduce(x, "sum", dist.group.WORLD) + 2, backend=wrong)
-        for _ in range(2):
-            assert add(torch.full((3,), dist.get_rank() + 1.0)).tolist() == [4.0] * 3
-        assert off(torch.full((3,), dist.get_rank() + 1.0)).tolist() == [6.0] * 3
-        torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(3))
-        dist.barrier()
-        dist.destroy_process_group()
-    """
-    found = survey(child, script(home, text), nproc=2)
-    assert found.finished is not None, found.log
-    assert (found.finished.exception, found.finished.checked.frames) == (None, 3)
-    assert any("communicates with other ranks" in note for note in found.finished.notes)
-    seen = found.finished.checked
-    assert (seen.calls, seen.planned, seen.calls_made) == (1, 4, 4)
-    assert seen.not_compared == [
-        "2 calls of graph 0: it communicates with other ranks, which do not rerun it",
-        "1 call of graph 1: it communicates with other ranks, which do not rerun it",
-    ]
-    assert says_open(report_of_run(seen), "communicates")
 
 
 def test_all_ranks_run_a_text_that_stands_in_for_the_scripts(child: Executor, home: Path) -> None:
@@ -206,6 +170,21 @@ DEADLOCK = """
             dist.recv(out, src=0)
     dist.destroy_process_group()
 """
+DEADLOCK_IN_COMPILED_CODE = """
+    import torch
+    import torch.distributed as dist
+    from torch.distributed._functional_collectives import all_reduce
+
+    dist.init_process_group("gloo")
+    world = dist.group.WORLD
+    compiled = torch.compile(lambda x: all_reduce(x.sin(), "sum", world) + 1, backend="aot_eager")
+    for number in range(3):
+        if dist.get_rank() == 0 or number == 0:
+            out = compiled(torch.ones(4))
+        else:
+            dist.recv(out, src=0)
+    dist.destroy_process_group()
+"""
 STALLED = """
     import time
     import torch
@@ -229,6 +208,15 @@ def test_ranks_that_wait_for_one_another_are_told_with_and_without_the_compiler(
     found = judged_soon(child, script(home, DEADLOCK))
     assert (found.status, found.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
     assert "rank 0 waits in all_reduce (script.py, line 10); rank 1 waits in recv (script.py, line 12)" in found.summary
+
+
+@pytest.mark.quality("slow")
+@pytest.mark.timeout(600)
+def test_a_rank_that_waits_in_compiled_code_is_told(child: Executor, home: Path) -> None:
+    found = judged_soon(child, script(home, DEADLOCK_IN_COMPILED_CODE))
+    assert (found.status, found.reason) == (Status.FAILED, Reason.NOT_RUNNABLE)
+    said = "rank 0 waits in wait_tensor (script.py, line 8); rank 1 waits in recv (script.py, line 13)"
+    assert f"with and without the compiler: {said}" in found.summary
 
 
 @pytest.mark.quality("slow")

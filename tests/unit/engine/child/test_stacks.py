@@ -13,6 +13,7 @@ from minimizer.engine.child.stacks import (
     Frame,
     Stack,
     agree,
+    collective,
     common,
     culprit,
     is_compiling,
@@ -74,6 +75,20 @@ def test_the_scripts_lines_are_found_outside_of_our_own_hook_too() -> None:
     )
     assert [(frame.file, frame.line) for frame in users(dump)] == [("train.py", 9), ("train.py", 7)]
     assert not any(frame.is_users for frame in parse(dump))
+
+
+def test_our_kernels_in_front_of_collectives_do_not_hide_the_script() -> None:
+    """They pass everything on, so what they are called by is the script's own call."""
+    kernels = "/opt/minimizer/inside/values/communication.py"
+    eager = [(*SCRIPT, 11), (f"{LIB}/torch/distributed/distributed_c10d.py", "barrier", 3), (kernels, "run", 4)]
+    assert [frame.function for frame in parse(dump(eager))] == ["Stuck.__call__", "barrier"]
+    waits = [
+        (*SCRIPT, 11),
+        (kernels, "wait_tensor", 4),
+        (kernels, "_passed_on", 5),
+        (f"{LIB}/torch/_ops.py", "redispatch", 6),
+    ]
+    assert collective(parse(dump(waits))) == "wait_tensor"
 
 
 def test_a_trial_and_a_survey_give_the_same_place_the_same_name() -> None:

@@ -261,6 +261,29 @@ def test_a_rank_that_waits_for_one_that_may_still_come_is_left_alone(others: Seq
     assert Task.watched(waits=20.0, others=others).says("script").sampled(IN_COLLECTIVE) is None
 
 
+COMPILED_WAIT = [
+    f"{LIB}/_ops.py:redispatch",
+    "/opt/minimizer/inside/values/communication.py:_passed_on",
+    "/opt/minimizer/inside/values/communication.py:wait_tensor",
+    f"{LIB}/_ops.py:__call__",
+    "/tmp/torchinductor/ab/cabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz.py:call",
+    f"{LIB}/_inductor/utils.py:run",
+    f"{LIB}/_functorch/_aot_autograd/runtime_wrappers.py:wrapper",
+    "/opt/minimizer/inside/watch/comparer.py:compared",
+    *TRAINING,
+]
+
+
+def test_a_rank_that_waits_in_compiled_code_waits_for_others_and_does_not_hang_in_the_compiler() -> None:
+    task = Task.watched(waits=20.0, others=[RankState(1)]).says("script")
+    assert task.sampled(COMPILED_WAIT) is None
+    task = Task.watched(waits=20.0, others=[RankState(1, ended="")]).says("script")
+    assert task.sampled(COMPILED_WAIT) is Action.KILL
+    verdict = task.watchdog.verdict
+    assert verdict is not None and verdict.is_among_ranks
+    assert verdict.of_ranks(0) == "rank 0 waits in wait_tensor (script.py, line 5); rank 1 has ended"
+
+
 def test_a_rank_outside_of_a_collective_is_left_alone() -> None:
     """It may evaluate for long, while the others wait for it."""
     task = Task.watched(waits=20.0, others=[RankState(1, ended="")]).says("script")
