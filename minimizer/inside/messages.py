@@ -139,10 +139,6 @@ class Recompile:
     """Whether the limit was reached: from then on calls without matching compiled code run in eager."""
 
 
-LEAST_TURNS = 5
-"""Least counted pairs of calls that say which side of a graph is slower."""
-
-
 @dataclass
 class Timed:
     """A graph compiled by Inductor, and the times of its calls on both sides in seconds.

@@ -16,6 +16,8 @@ STACKS_EVERY = 4
 """Seconds between two stack dumps of an unwatched rank."""
 MOST_DELAYS = 1000
 """Most calls whose durations an exact run reports, so that later runs can delay theirs as much."""
+LEAST_TURNS = 5
+"""Least timed pairs of calls that say which side of a graph is slower."""
 RANK_ENDED = "Ended"
 """The first word of the line in which such a rank reports its end."""
 

@@ -18,7 +18,7 @@ from minimizer.engine.advice.changes import advice, reasons
 from minimizer.engine.advice.guards import Changing, changed
 from minimizer.engine.child.compilations import Break, Recompile, StackLine
 from minimizer.engine.child.protocol import Health, Timed
-from minimizer.inside.messages import LEAST_TURNS
+from minimizer.inside.questions import LEAST_TURNS
 from minimizer.report.culprit import Source
 from minimizer.report.finding import Cost, Finding, by_cost
 from minimizer.vocabulary import counted

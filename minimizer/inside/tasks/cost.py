@@ -10,9 +10,9 @@ import torch
 import torch._inductor.config
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ..messages import LEAST_TURNS, Phase
+from ..messages import Phase
 from ..outcome import Ending, Outcome
-from ..questions import CostRequest
+from ..questions import LEAST_TURNS, CostRequest
 from ..values import snapshot
 from ..values.rounding import tensors
 from ..values.saved import saved_bytes

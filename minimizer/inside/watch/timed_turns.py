@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..messages import LEAST_TURNS
+from ..questions import LEAST_TURNS
 from ..values import snapshot
 from ..values.device import settle
 

@@ -52,7 +52,7 @@ from minimizer.engine.suspects import (
 )
 from minimizer.engine.verify.clean_runs import Run
 from minimizer.errors import BudgetExceeded, Cancelled, ChildFailed
-from minimizer.inside.messages import LEAST_TURNS
+from minimizer.inside.questions import LEAST_TURNS
 from minimizer.report.excused import excused
 from minimizer.report.model import Failure, Reduction, Report, Verification
 from minimizer.vocabulary import Kind, Reason, Stage, Status
