@@ -25,7 +25,12 @@ OPERATOR = re.compile(r"/(aten\.\w+)")
 
 
 def of_fault(report: Report, known: Fault) -> None:
-    """Overwrite everything that the report says of the fault with what is known now."""
+    """Overwrite everything that the report says of the fault with what is known now.
+
+    What no graph has told the device of is said to run on a CPU.
+    """
+    if known.failure is not None:
+        report.environment.setdefault("device", "cpu")
     report.failure, report.culprits, report.observed = known.failure, [*known.culprits], [*known.observed]
     report.ladder, report.reduction, report.also_seen = [*known.ladder], known.reduction, [*known.also_seen]
     report.verification, report.versions = known.verification, [*known.versions]
@@ -83,8 +88,8 @@ def prepared(report: Report, environment: Mapping[str, str]) -> None:
 
 
 def on_device(report: Report, device: str) -> None:
-    """Set the device that the script runs on, unless it is set."""
-    report.environment.setdefault("device", device)
+    """Set the device that the script runs on."""
+    report.environment["device"] = device
 
 
 def checked(report: Report, found: Checked) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from minimizer.engine import fold
 from minimizer.engine.advice.rules import Cause
 from minimizer.engine.child.protocol import Health
 from minimizer.engine.diagnose.ladder import on_backend
@@ -92,7 +91,6 @@ class SavedLevel(FindingLevel):
 
     def draft(self, fault: Fault) -> Draft | None:
         """Reduce the script; see `FindingLevel.draft`."""
-        fold.on_device(self._journal.report, "cpu")
         return super().draft(replace(fault, culprits=(Culprit(source=self._saved.cause.finding.source),)))
 
     def _emit(self, text: str, fault: Fault) -> Draft | None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine import fold
 from minimizer.engine.between import passes, words
 from minimizer.engine.between.answer import Answer, Found, unanswered
 from minimizer.engine.between.assertion import OUT, OUTS, Claim, draw_from
@@ -163,7 +162,6 @@ class BetweenGraphs(TextLevel):
             reproducibility=Reproducibility(failed=2, runs=2),
         )
         observed = tuple(words.observed(found, self._number))
-        fold.on_device(self._journal.report, "cpu")
         return self._journal.record(replace(known, failure=failure, observed=observed))
 
     def _explained(self, found: Found, mechanism: Mechanism, fault: Fault) -> Fault:

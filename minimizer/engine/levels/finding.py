@@ -11,7 +11,6 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from minimizer.engine import fold
 from minimizer.engine.advice.asked import causes_of, first_line, trait
 from minimizer.engine.advice.guards import REPEATED
 from minimizer.engine.advice.rules import Cause
@@ -124,7 +123,6 @@ class FindingLevel(TextLevel):
             traceback="\n".join(finding.stack),
             signature=self._oracle.signature,
         )
-        fold.on_device(self._journal.report, "cpu")
         fault = self._journal.announce(replace(known, failure=failure))
         culprit = Culprit(what=self._oracle.cause.why, source=finding.source)
         return self._journal.blame(replace(fault, culprits=(culprit,)))

@@ -129,7 +129,7 @@ class GraphLevel:
 
     def _announced(self, case: Case, known: Fault) -> Fault:
         journal, signature = self._journal, case.signature
-        fold.prepared(journal.report, {**journal.report.environment, "device": case.device})
+        fold.on_device(journal.report, case.device)
         fold.checked(journal.report, checked_of(case.checked, self._exact))
         journal.subject = f"graph {case.graph}" if case.graph is not None else ""
         failure = Failure(

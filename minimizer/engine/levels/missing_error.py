@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine import fold
 from minimizer.engine.between.showing import CANNOT_RUN, guarded
 from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
@@ -107,7 +106,6 @@ class MissingErrorLevel(TextLevel):
             source=raised_at,
             reproducibility=BOTH,
         )
-        fold.on_device(self._journal.report, "cpu")
         in_part = Culprit(what=f"{error.root_type}, which only eager raises", source=raised_at)
         return self._journal.announce(replace(known, failure=failure, culprits=(in_part,)))
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from minimizer.engine import fold
 from minimizer.engine.budget.clock import suppressing_end_of_time
 from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
@@ -209,7 +208,6 @@ class PythonLevel(TextLevel):
         elif error.source is not None:
             self._raised_at = Source.of(self._bundle.line(*error.source, name), error.library)
             self._line = self._own_line(error)
-        fold.on_device(self._journal.report, "cpu")  # a failure of a graph knows its device
         return self._journal.announce(replace(known, failure=failure))
 
     def _reduce(self, script: Script, target: Signature, fault: Fault) -> tuple[Script, Fault]:
