@@ -53,8 +53,9 @@ RIGHT = Outcome(ending=Ending.SAME)
 
 @pytest.fixture(autouse=True)
 def _on_a_quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests' own load is not that of the machine that they describe."""
+    """The tests' own load and cores are not those of the machine that they describe, which has two."""
     monkeypatch.setattr("minimizer.engine.verify.reserve.crowding", lambda: 1.0)
+    monkeypatch.setattr("minimizer.engine.verify.reserve.os.sched_getaffinity", lambda pid: {0, 1})
 
 
 def relu_is_wrong(request: TrialRequest) -> Outcome:
