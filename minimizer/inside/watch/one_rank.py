@@ -17,6 +17,7 @@ from ..values.communication import IN_CUDA_GRAPHS, Heard, Replay
 from ..values.rounding import generator_states
 from .captured import CapturedGraph
 
+DRAWS = "it draws random numbers by Inductor's own generator; with torch._inductor.config.fallback_random = True in the script it is compared"
 MOST_REPLAYED = 2 << 30
 """Bytes of what collectives returned that are kept for backward passes, most of them in files; the gradients of further calls are left out."""
 
@@ -59,7 +60,7 @@ def run_without_collectives(graph: CapturedGraph, severed: SeveredGraph, call: C
     call = replace(call, function=severed.module, inputs=[*call.inputs, *returned])
     expected = call.run(run)
     if draws and not graph.draws_eagers:
-        raise Unmatched("it draws random numbers, and Inductor does so by a generator of its own")
+        raise Unmatched(DRAWS)
     return OneRank(replace(call, random=call.random or draws), returned, given, expected)
 
 

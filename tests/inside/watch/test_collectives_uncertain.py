@@ -141,10 +141,17 @@ def test_a_graph_that_draws_by_inductors_generator_is_left_open(child: Executor,
     """Ranks that the script begins itself have a setting of their own."""
     text = f"{ALONE}FAULT = {fault}\n{RELU_BUG}{DRAWN_ALONE}"
     seen = finished(survey(child, script(home, text))).checked
-    why = "it draws random numbers, and Inductor does so by a generator of its own"
+    setting = "torch._inductor.config.fallback_random = True"
+    why = f"it draws random numbers by Inductor's own generator; with {setting} in the script it is compared"
     whole = "it communicates with other ranks, which do not rerun it"
     assert (seen.calls, seen.not_compared) == (0, [f"1 call of graph 0: {whole} ({why})"])
     assert says_open(report_of_run(seen), "communicates")
+    found = survey(child, script(home, f"{ALONE}{setting}\nFAULT = {fault}\n{RELU_BUG}{DRAWN_ALONE}"))
+    if fault:
+        assert held(found).failure.kind == "wrong_output"
+    else:
+        seen = finished(found).checked
+        assert (seen.calls, seen.not_compared) == (1, [])
 
 
 INDEXED = """
