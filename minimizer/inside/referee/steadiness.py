@@ -5,6 +5,7 @@ The compiler is not blamed for a failure that is flaky in eager too.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..values.rounding import generator_states
 from ..values.snapshot import global_state
@@ -62,6 +64,28 @@ def _run_once(call: Call) -> tuple[dict[str, Tensor], str]:
         return call.run(call.function).places(), ""
     except Exception as error:
         return {}, type(error).__name__
+
+
+class _RandomOperators(TorchDispatchMode):
+    """Sees whether an operator that may draw random numbers is called, also where it refuses what it is given."""
+
+    supports_higher_order_operators = True
+    called = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.called |= torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+        return func(*args, **(kwargs or {}))
+
+
+def asks_for_draws(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
+    """Whether a function that raises calls an operator that may draw random numbers before that, or is refused by one.
+
+    Runs it once on these inputs, which it may change.
+    """
+    seen = _RandomOperators()
+    with global_state().applied(), contextlib.suppress(Exception), seen:
+        function(*inputs)
+    return seen.called
 
 
 def is_random(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:

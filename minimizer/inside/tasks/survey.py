@@ -290,8 +290,10 @@ class Survey:
             except Exception as error:
                 self._lost.end_if(error)
                 graph.eager_error = error
+                with call.switches.dispatching():
+                    graph.random = steadiness.asks_for_draws(graph.module, snapshot.clone(call.inputs))
         if refused:
-            graph.eager_error = None
+            graph.eager_error, graph.random = None, False
             graph.is_whole(refused[0])
         if graph.random:
             # Make inductor use eager's random numbers, so that the graph can be compared. Never reset: a backward is

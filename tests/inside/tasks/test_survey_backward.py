@@ -212,6 +212,21 @@ REFUSED = """
 """
 
 
+REFUSED_AT_ONCE = """
+    import torch
+
+    @torch.compile
+    def moved(x, low, high):
+        return x + torch.empty_like(x).uniform_(low, high)
+
+    for low, high in ((0.0, 1.0), (1.5, 0.5)):
+        try:
+            moved(torch.zeros(2), low, high)
+        except RuntimeError:
+            print("refused")
+"""
+
+
 JITTER = """
 import torch
 torch.manual_seed(7)
@@ -230,6 +245,13 @@ def test_an_error_that_only_eagers_random_operators_raise_is_missing_in_the_scri
     assert (found.failure.phase, found.failure.kind, found.failure.call) == ("run", "missing_error", 1)
     assert found.failure.exception is not None and "std >= 0.0" in found.failure.exception.message
     assert found.program is not None and "fallback_random" not in found.program["setup"]
+
+
+def test_an_error_is_missing_in_a_graph_whose_first_call_has_it(child: Executor, home: Path) -> None:
+    """Each range is a constant of a graph of its own, which eager ends before it draws."""
+    found = held(survey(child, script(home, REFUSED_AT_ONCE)))
+    assert (found.failure.phase, found.failure.kind) == ("run", "missing_error")
+    assert found.failure.exception is not None and "uniform_" in found.failure.exception.message
 
 
 @pytest.mark.examples(2)
