@@ -22,6 +22,9 @@ Amount = Annotated[float, Field(ge=0, le=10**15, allow_inf_nan=False)]
 """Seconds or bytes."""
 Seconds = Annotated[float, Field(ge=0, le=10**9, allow_inf_nan=False)]
 
+MOST_FIELD = 200
+"""Characters of a field's path, whose keys are the child's, in an error."""
+
 
 class Loose(BaseModel):
     """A model that drops unknown fields: the child may be newer, or hostile."""
@@ -38,4 +41,6 @@ def parse(model: type[Model], data: Any) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ChildFailed(f"the child sent a malformed {model.__name__}: {error.errors()[0]['msg']}") from None
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])[:MOST_FIELD]
+        raise ChildFailed(f"the child sent a malformed {model.__name__}: {field}: {first['msg']}") from None

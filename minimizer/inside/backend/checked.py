@@ -7,9 +7,7 @@ Differences are judged as in the survey (`watch.comparer`): by the referee, and 
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +22,7 @@ from ..referee import steadiness
 from ..referee.call import Call, GradientCall, Side
 from ..referee.comparison import ComparisonStep, Judged, Raised, compare_with_gradients
 from ..referee.verdict import Verdict
+from ..time_spent import TimeSpent
 from ..values import snapshot
 from ..values.capturing import is_capturing
 
@@ -52,21 +51,13 @@ class Bounds:
 class Spent:
     """Cost of checking in this process so far, and notes on what was left unchecked."""
 
-    seconds: float = 0.0
+    checking: TimeSpent = field(default_factory=TimeSpent)
     frames: int = 0
     made: int = 0
     """Number of graph calls, of which ``calls`` were checked."""
     calls: int = 0
     backward: int = 0
     notes: dict[str, None] = field(default_factory=dict)
-
-    @contextlib.contextmanager
-    def timed(self) -> Iterator[None]:
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds += time.monotonic() - begun
 
 
 @dataclass(frozen=True)
@@ -135,7 +126,7 @@ class CheckedGraph:
         return self._checked(list(args))
 
     def _may_check(self, args: tuple[Any, ...]) -> bool:
-        if self._spent.seconds >= self._bounds.seconds:
+        if self._spent.checking.seconds >= self._bounds.seconds:
             note = f"{self._bounds.seconds:g} s were spent on checking; later calls are not checked"
         elif (size := _nbytes(self._lifted.inputs(args))) > self._bounds.nbytes:
             note = f"a graph with {size >> 20:,} MiB of inputs is not checked"
@@ -147,7 +138,7 @@ class CheckedGraph:
 
     def _checked(self, args: list[Any]) -> Any:
         inputs = self._lifted.inputs(args)
-        with self._spent.timed():
+        with self._spent.checking.timed():
             try:
                 call = Call(self._module, snapshot.clone(inputs), snapshot.rng_state(), snapshot.state_of_a_graph())
             except Exception as error:  # an error of our code must not reach the user
@@ -157,7 +148,7 @@ class CheckedGraph:
             expected = self._module(*inputs)
         after = snapshot.rng_state()
         try:
-            with self._spent.timed():
+            with self._spent.checking.timed():
                 fault = self._compare(call, Side(expected, inputs))
         except Exception as error:
             self._cannot_check(error)
@@ -217,7 +208,7 @@ class CheckedGraph:
         if self._communicates:
             return None
         try:
-            with self._spent.timed():
+            with self._spent.checking.timed():
                 values = list(snapshot.clone(concrete(self._module.graph, self._lifted.inputs(inputs))))
                 self._module(*snapshot.clone(values))
         except Exception:

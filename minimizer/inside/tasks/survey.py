@@ -164,7 +164,10 @@ class Survey:
             return
         self._line.doing = "compare"
         try:
-            with self._coverage.timed(), contextlib.suppress(Exception):  # an error of ours must not reach the script
+            with (
+                self._coverage.comparing.timed(),
+                contextlib.suppress(Exception),
+            ):  # an error of ours must not reach the script
                 # In a ``finally`` the script may have failed already; in a handler it may have handled anything.
                 self._comparer.check_gradients(functools.partial(is_among, raised=sys.exc_info()[1]))
         finally:
@@ -190,7 +193,7 @@ class Survey:
                 children=self._children.count,
                 exception=describe(self._error) if self._error else None,
                 seconds=time.monotonic() - self._begun,
-                comparing_seconds=coverage.seconds,
+                comparing_seconds=coverage.comparing.seconds,
                 checked=record.checked(),
                 calls=coverage.calls(),
                 health=self._found() if self._request.compile else None,
@@ -231,7 +234,7 @@ class Survey:
 
     def _found(self) -> messages.Health:
         """The health of the compiled code, and the duration of the run without the comparison."""
-        seconds = time.monotonic() - self._begun - self._coverage.seconds
+        seconds = time.monotonic() - self._begun - self._coverage.comparing.seconds
         return replace(self._health.found(self._coverage.graphs), seconds=seconds)
 
     # the hook ----------------------------------------------------------------------------------------------------
@@ -331,7 +334,7 @@ class Survey:
         else:
             self._line.doing = "compare"
             try:
-                with self._coverage.timed(), communication.refusing_collectives():
+                with self._coverage.comparing.timed(), communication.refusing_collectives():
                     result = self._comparer.compared(graph, number, compiled, args)
             finally:
                 self._line.phase("script", graph, number)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..messages import Checked, GraphCalls
 from ..questions import SurveyRequest
+from ..time_spent import TimeSpent
 from .captured import CapturedGraph
 from .keys import Keys
 from .python_state import PythonState
@@ -37,8 +37,7 @@ class Coverage:
         self._begun = time.monotonic()
         self.graphs: list[CapturedGraph] = []
         self.keys = Keys()
-        self.seconds = 0.0
-        """Seconds spent on comparing so far."""
+        self.comparing = TimeSpent()
         self._frames: set[Any] = set()
         self.state = PythonState()
 
@@ -67,17 +66,8 @@ class Coverage:
 
     @property
     def _is_affordable(self) -> bool:
-        others = time.monotonic() - self._begun - self.seconds
-        return self.seconds <= max(LEAST_SECONDS, others)
-
-    @contextlib.contextmanager
-    def timed(self) -> Iterator[None]:
-        """Count the time inside as spent on comparing."""
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds += time.monotonic() - begun
+        others = time.monotonic() - self._begun - self.comparing.seconds
+        return self.comparing.seconds <= max(LEAST_SECONDS, others)
 
     def counts(self) -> Checked:
         """The counts so far; available at any time."""

@@ -355,6 +355,14 @@ def test_refused(model: type[Loose], message: dict[str, Any]) -> None:
         parse(model, message)
 
 
+def test_an_error_names_the_field_and_no_more_of_a_key_than_fits() -> None:
+    with pytest.raises(ChildFailed, match=r"malformed Finished: health\.seconds: "):
+        parse(Finished, {"health": {"seconds": -1.0}})
+    with pytest.raises(ChildFailed) as refused:
+        parse(Finished, {"checks": [{"k" * 30_000: 1.0}]})
+    assert len(str(refused.value)) < 500
+
+
 def test_numbers_that_json_has_not_come_as_text() -> None:
     verdict = parse(Verdict, {"compiled_error": "inf", "differences": [{"max_abs": "nan"}]})
     assert verdict.compiled_error == math.inf
