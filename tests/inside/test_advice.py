@@ -225,6 +225,7 @@ UNROLLED = """
 """
 
 
+@pytest.mark.quality("slow")
 def test_a_module_that_is_called_again_and_again_is_compiled_alone(
     child: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +267,7 @@ LEAN = """
 """
 
 
+@pytest.mark.quality("slow")
 def test_what_compiled_code_keeps_beyond_eager_is_told_and_a_budget_lowers_it(
     child: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,6 +176,7 @@ def test_a_smaller_script_saves_as_much(child: Executor, home: Path) -> None:
 BACKWARD = "y = step(torch.ones(4096, 16))\ny.sum().backward()"
 
 
+@pytest.mark.quality("slow")
 @pytest.mark.parametrize("last", [LAST, "y = step(torch.ones(4096, 16))", BACKWARD])
 def test_the_repro_of_a_script_ends_with_1_while_it_saves_as_much(last: str, tmp_path: Path) -> None:
     *_, form = forms(LEAN.format(log="", call=TWICE, last=last), Kind.MEMORY, "")
@@ -201,6 +202,7 @@ def end(source: str, folder: Path, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.quality("slow")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repro_ends_with_1_while_it_costs_as_much(kind: Kind, tmp_path: Path) -> None:
     """And with 0 once it does not, or without the compiler; with 125 where it cannot run."""

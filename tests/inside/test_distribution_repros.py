@@ -84,6 +84,7 @@ def repro(*operators: str, setup: str, details: Details) -> Repro:
     )
 
 
+@pytest.mark.quality("slow")
 @pytest.mark.parametrize(
     ("operator", "setup", "details", "status"),
     [

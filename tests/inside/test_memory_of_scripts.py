@@ -25,6 +25,7 @@ torch.compile(torch.relu, backend="eager")(torch.ones(3))
 """
 
 
+@pytest.mark.quality("slow")
 @pytest.mark.parametrize("counted", ["group", "watch"])
 def test_a_script_that_takes_too_much_memory_ends_the_job(
     counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

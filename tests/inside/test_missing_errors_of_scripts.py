@@ -37,6 +37,7 @@ print(weights.grad)
 """Compiled code saves a view of its input without its version, so that the change behind its back is not seen."""
 
 
+@pytest.mark.quality("slow")
 def test_an_error_of_eagers_backward_has_a_repro(
     child: Executor, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

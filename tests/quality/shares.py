@@ -15,7 +15,8 @@ from pathlib import Path
 
 DRAWN = {
     "docs": 1,
-    "slow": 12,
+    "slow": 15,
+    "ranks": 5,
     "gpu twins": 1,
     "corpus": 5,
     "whole jobs": 3,

@@ -90,6 +90,7 @@ HANDLER = """try:
         missed += 1"""
 
 
+@pytest.mark.quality("slow")
 def test_an_error_of_a_traced_graph_that_the_script_handles_is_found(child: Executor, home: Path) -> None:
     """The script goes on without the step that it could not take, and nobody hears of it."""
     found = compared(child, home, PENALTY.replace("HANDLED", HANDLER)).found

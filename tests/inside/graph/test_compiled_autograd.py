@@ -48,6 +48,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.quality("slow")
 def test_a_healthy_backward_is_compared_and_our_hooks_leave_no_trace_in_it(child: Executor, home: Path) -> None:
     found = finished(child, home, INSIDE.format(bug=""))
     # One graph forward, one backward for all three steps (the second has gradients to add to): a traced hook makes one for each.

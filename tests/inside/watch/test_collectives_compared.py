@@ -54,6 +54,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.quality("ranks")
 def test_a_training_that_communicates_within_its_graph_is_compared_as_a_whole(child: Executor, home: Path) -> None:
     found = finished(survey(child, script(home, HEAD + TRAINING + END), nproc=2))
     assert (found.exception, found.suspects, found.layouts, found.missing, found.notes) == (None, [], [], [], [])
@@ -140,6 +141,7 @@ for size in (3, 3, 5):
 """
 
 
+@pytest.mark.quality("ranks")
 def test_a_graph_of_distributed_tensors_is_compared_on_the_parts_of_the_rank(child: Executor, home: Path) -> None:
     """The gradients of it are not, which is told."""
     path = script(home, HEAD + PARALLEL.format(wrong=1) + END)
@@ -335,6 +337,7 @@ for _ in range(2):
 NESTS = {"communicates": ("", ""), "both": ("", " * all_reduce(x, 'sum', world)")}
 
 
+@pytest.mark.quality("ranks")
 @pytest.mark.parametrize("how", NESTS)
 def test_compiled_code_within_a_call_is_compared_where_all_ranks_run_it(child: Executor, home: Path, how: str) -> None:
     """And not where this rank runs the call around it once more: it would wait for the others for ever."""

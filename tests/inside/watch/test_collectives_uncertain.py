@@ -47,6 +47,7 @@ for number in range(3):
 """
 
 
+@pytest.mark.quality("ranks")
 def test_collectives_that_a_pass_has_merged_are_compared(child: Executor, home: Path) -> None:
     """None of them is given another one's result, which would be an alarm."""
     healthy = finished(survey(child, script(home, HEAD + MERGED.format(returned="graph.forward") + END), nproc=2))
@@ -85,6 +86,7 @@ with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
 """
 
 
+@pytest.mark.quality("ranks")
 def test_an_island_of_autocast_stays_one_where_distributed_tensors_are_compared(child: Executor, home: Path) -> None:
     found = finished(survey(child, script(home, HEAD + ISLAND.format(fault=None) + END), nproc=2))
     seen = found.checked
@@ -116,6 +118,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.quality("ranks")
 def test_graphs_that_the_optimizer_of_ddp_has_split_are_compared(child: Executor, home: Path) -> None:
     """While it compiles one it calls it with fake tensors, which is no call of the script's."""
     found = finished(survey(child, script(home, HEAD + SPLIT.format(fault=None) + END), nproc=2))
@@ -173,6 +176,7 @@ def off(graph, example):
 """
 
 
+@pytest.mark.quality("ranks")
 def test_no_value_is_made_up_for_what_a_collective_returns(child: Executor, home: Path) -> None:
     """Zero would be an index out of range: on a GPU the end of the process, for which the compiler would be blamed."""
     path = script(home, HEAD + INDEXED.format(backend='"aot_eager"') + END)
@@ -277,6 +281,7 @@ step(torch.ones(3))
 """
 
 
+@pytest.mark.quality("ranks")
 @pytest.mark.needs_excuse("error_of_ours")
 @pytest.mark.fault_behind("error_of_ours")
 def test_what_raises_without_collectives_is_no_missing_error(child: Executor, home: Path) -> None:
