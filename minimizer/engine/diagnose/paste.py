@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 
@@ -80,6 +80,54 @@ def disable(text: str, tree: ast.Module, function: ast.FunctionDef) -> Pasted:
     if code != decorator:
         changed = inserted(changed, first_line(function) - 1, code.removesuffix(decorator), like=line)
     return Pasted(changed, code, f"above line {line}: {quoted(text, line)}")
+
+
+def disable_call(text: str, line: int, operators: Sequence[str]) -> Pasted | None:
+    """``torch.compiler.disable`` around the function that is called on a line.
+
+    Args:
+        text: The script.
+        line: Its line, from 1 on.
+        operators: aten packet names, such as ``aten.roll``. A call by such a name is meant, else the only call of torch there.
+
+    Returns:
+        None if there is no such call or more than one, or if the script does not bind the name ``torch`` to the package.
+    """
+    tree = ast.parse(text)
+    names = imported(tree)
+    meant = _call_meant(tree, names, line, {_bare(operator) for operator in operators}) if "torch" in names else None
+    if meant is None:
+        return None
+    begin, end = span(text, meant)
+    function, rest = text[begin : span(text, meant.func)[1]], text[span(text, meant.func)[1] : end]
+    if isinstance(meant.func, ast.Attribute) and not _is_of_torch(meant, names):
+        tensor = text[slice(*span(text, meant.func.value))]
+        function = f"torch.Tensor.{meant.func.attr}"
+        rest = rest.replace("(", f"({tensor}, " if meant.args or meant.keywords else f"({tensor}", 1)
+    code = f"torch.compiler.disable({function}){rest}"
+    return Pasted(text[:begin] + code + text[end:], code, f"in line {line}: {quoted(text, line)}")
+
+
+def _call_meant(tree: ast.Module, names: Mapping[str, str], line: int, operators: set[str]) -> ast.Call | None:
+    """The only call on a line by the name of an operator, else the only one of torch; None if there is no such one."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or n.lineno)]
+    calls = [call for call in calls if not full_name(call.func, names).startswith("torch.compile")]
+    for meant in (
+        [call for call in calls if _bare(full_name(call.func, names)) in operators],
+        [call for call in calls if _is_of_torch(call, names)],
+    ):
+        if meant:
+            return meant[0] if len(meant) == 1 else None
+    return None
+
+
+def _is_of_torch(call: ast.Call, names: Mapping[str, str]) -> bool:
+    return full_name(call.func, names).startswith("torch.")
+
+
+def _bare(name: str) -> str:
+    """The last part of a dotted name, without the underscore of what works in place."""
+    return name.rpartition(".")[2].rstrip("_")
 
 
 def disable_module(text: str, path: str) -> Pasted | None:

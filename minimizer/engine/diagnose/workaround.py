@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from minimizer.engine.diagnose.knobs import Turned
 from minimizer.engine.diagnose.paste import (
     Pasted,
+    disable_call,
     disable_equal_modules,
     disable_function,
     disable_module,
@@ -60,7 +61,7 @@ def changes(
     ladder: Sequence[Rung],
     script: str,
 ) -> Iterator[Change]:
-    """Changes that may help, by cost: a setting, a part of the compiler, one function or module, the narrower first, all equal modules.
+    """Changes that may help, by cost: a setting, a part of the compiler, one call, function or module, the narrower first, all equal modules.
 
     Then settings that slow everything down, and a backend that generates no code.
     """
@@ -69,6 +70,8 @@ def changes(
     if blame is not None and (code := _without(blame)):
         yield Change(paste(text, code), f"the compiler does without {blame.what}")
     line = culprit.source.line if culprit.source is not None and culprit.source.file == script else 0
+    if line and (call := disable_call(text, line, culprit.ops)):
+        yield Change(call, "the graph breaks there, and one call runs in eager")
     function = disable_function(text, line) if line else None
     is_whole = function is not None and is_method_of_a_module(text, line)
     if function is not None and not is_whole:

@@ -149,3 +149,12 @@ def test_the_function_that_fails_is_narrower_than_its_module_and_a_forward_is_no
     culprit = Culprit(module="act", source=Source(file="a.py", line=line))
     found = changes(NESTED, culprit=culprit, blame=None, flips=[], ladder=[], script="a.py")
     assert ["function" if "@torch" in change.pasted.code else "module" for change in found] == order
+
+
+def test_a_call_is_narrower_than_the_function_around_it() -> None:
+    culprit = Culprit(ops=["aten.relu"], source=Source(file="a.py", line=4))
+    found = changes(NESTED, culprit=culprit, blame=None, flips=[], ladder=[], script="a.py")
+    assert [change.pasted.code for change in found] == [
+        "torch.compiler.disable(torch.Tensor.relu)(x)",
+        "@torch.compiler.disable",
+    ]

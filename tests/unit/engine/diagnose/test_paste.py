@@ -11,6 +11,7 @@ from sample_script import SCRIPT
 from minimizer.engine.diagnose.paste import (
     Pasted,
     diff,
+    disable_call,
     disable_equal_modules,
     disable_function,
     disable_module,
@@ -70,6 +71,45 @@ def test_the_compiled_function_itself_is_not_disabled(text: str) -> None:
     line = text.splitlines().index("    return x") + 1
 
     assert disable_function(text, line) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "operator", "after"),
+    [
+        ("y = torch.roll(x, 1)", "aten.roll", "y = torch.compiler.disable(torch.roll)(x, 1)"),
+        ("y = f(F.softshrink(x), 1)", "aten.softshrink", "y = f(torch.compiler.disable(F.softshrink)(x), 1)"),
+        ("y = F.interpolate(x, 2)", "aten.upsample_nearest2d", "y = torch.compiler.disable(F.interpolate)(x, 2)"),
+        ("y = x[0].roll(1)", "aten.roll", "y = torch.compiler.disable(torch.Tensor.roll)(x[0], 1)"),
+        ("x.t().exp_()", "aten.exp", "torch.compiler.disable(torch.Tensor.exp_)(x.t())"),
+        ("y = torch.sin(x) + torch.roll(x, 1)", "aten.roll", "y = torch.sin(x) + torch.compiler.disable(torch.roll)(x, 1)"),
+    ],
+)  # fmt: skip
+def test_one_call_runs_in_eager(before: str, operator: str, after: str) -> None:
+    text = f"import torch\nimport torch.nn.functional as F\ndef g(x):\n    {before}\n"
+
+    pasted = disable_call(text, 4, [operator])
+
+    assert pasted is not None
+    assert pasted.text == text.replace(before, after)
+    assert pasted.code in after
+    assert pasted.where == f"in line 4: {before}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y = x.sin()",  # no name of the operator, and no function of torch
+        "y = torch.roll(torch.roll(x, 1), 2)",
+        "y = torch.sin(x) + torch.cos(x)",
+        "g = torch.compile(f)",
+    ],
+)
+def test_no_call_runs_in_eager_where_it_is_not_clear_which(line: str) -> None:
+    assert disable_call(f"import torch\n{line}\n", 2, ["aten.roll"]) is None
+
+
+def test_no_call_runs_in_eager_where_torch_has_another_name() -> None:
+    assert disable_call("import torch as t\ny = t.roll(x, 1)\n", 2, ["aten.roll"]) is None
 
 
 def test_one_module_is_disabled_where_the_model_has_a_name() -> None:
