@@ -6,15 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..values import bodies
 from ..values.elements import LEAST_FLUSHED
+from ..values.operator_mode import OperatorMode
 from ..values.rounding import (
     EXACT,
     call_and_see_draws,
     computes,
-    in_parts,
     is_rounding,
     is_view,
     jumps,
@@ -24,22 +23,17 @@ from ..values.rounding import (
 from .distance import outside, same_values
 
 
-class Flushing(TorchDispatchMode):
+class Flushing(OperatorMode):
     """Repeats an eager run with the subnormal results of its arithmetic flushed to the zero of its sign, and no rounding redrawn.
 
     Results that are exact (casts, selections) and subnormal inputs are kept.
     """
 
-    supports_higher_order_operators = True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             if bodies.is_entered(func):
                 return bodies.call(self, func, args, kwargs)
             return _flush(func(*args, **kwargs))
-        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
-            return whole
         if is_view(func):
             return func(*args, **kwargs)
         name, operands = name_by_effect(func, args, kwargs), tensors(args)

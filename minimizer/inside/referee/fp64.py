@@ -13,14 +13,14 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_map
 
 from ..values import bodies
+from ..values.operator_mode import OperatorMode
 from ..values.rounding import (
     NATIVE_DROPOUT,
     call_and_see_draws,
-    in_parts,
     is_inexact,
     operator_name,
     tensors,
@@ -139,24 +139,16 @@ def _in_file(gradient: Tensor) -> Tensor | None:
         return kept(gradient)
 
 
-class _Double(TorchDispatchMode):
+class _Double(OperatorMode):
     """Keeps every operation of the rerun in double precision."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, drawn: list[Tensor], jumps: SameJumps | None) -> None:
         super().__init__()
         self._drawn, self._jumps = iter(drawn), jumps
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():  # calls made here are not the program's
-            return self._call(func, args, kwargs or {})
-
-    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return bodies.call(self, func, *tree_map(_double, (args, kwargs)))
-        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
-            return whole
         if any(map(_is_narrow, written_operands(func, args, kwargs))):
             raise InvalidInFp64("changes a tensor in place that is not an input")
         args, kwargs = tree_map(_double, (args, kwargs))

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..values import bodies
 from ..values.elements import plain, wide
+from ..values.operator_mode import OperatorMode
 from ..values.rounding import (
     EXACT,
     NORMALIZATIONS,
@@ -18,7 +18,6 @@ from ..values.rounding import (
     call_and_see_draws,
     chain_of,
     computes,
-    in_parts,
     is_rounding,
     is_view,
     jumps,
@@ -33,7 +32,7 @@ LONGEST_CHAIN = 4096
 """Terms; every implementation splits longer sums into partial sums."""
 
 
-class Perturbation(TorchDispatchMode):
+class Perturbation(OperatorMode):
     """Repeats an eager run with every rounding redrawn (Monte Carlo arithmetic).
 
     The result of each rounding operator is moved by up to one unit in the last place, and so are the terms of each sum, in the
@@ -42,8 +41,6 @@ class Perturbation(TorchDispatchMode):
     cancel, only moving the terms shows how far a correct sum may be off. The spread of the outputs is how far a correct compiler
     may move them.
     """
-
-    supports_higher_order_operators = True
 
     def __init__(self, seed: int, jumps: SameJumps | None = None, longest: int = LONGEST_CHAIN) -> None:
         """
@@ -56,12 +53,9 @@ class Perturbation(TorchDispatchMode):
         self._seed, self._jumps, self._longest = seed, jumps, longest
         self._generators: dict[torch.device, torch.Generator] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return self._in_bodies(func, args, kwargs)
-        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
-            return whole
         if is_view(func):
             return func(*args, **kwargs)
         name, loss, operands = name_by_effect(func, args, kwargs), 1.0, tensors(args)

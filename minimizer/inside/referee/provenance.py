@@ -27,11 +27,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..rulings import CASTS
 from ..values import bodies
+from ..values.operator_mode import OperatorMode
 from ..values.rounding import (
     DRAWN_ONCE,
     EXACT,
@@ -40,7 +40,6 @@ from ..values.rounding import (
     UNINITIALISED,
     call_and_see_draws,
     computes,
-    in_parts,
     is_inexact,
     is_view,
     jumps,
@@ -67,10 +66,8 @@ class Mark(enum.Flag):
     RANDOM = enum.auto()
 
 
-class MarkedRun(TorchDispatchMode):
+class MarkedRun(OperatorMode):
     """Marks the values of an eager run. Query ``marks`` of its results afterwards, while they are alive."""
-
-    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,13 +87,7 @@ class MarkedRun(TorchDispatchMode):
         """The marks of an input or result of this run."""
         return self._marks.get(_storage(tensor), Mark.EXACT)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():  # calls made here are not the program's
-            return self._watch(func, args, kwargs or {})
-
-    def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
-            return whole
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         operands = [] if takes_no_values(func) else tensors((args, kwargs))
         union = _union(map(self.marks, operands)) | self._read
         if not isinstance(func, torch._ops.OpOverload):

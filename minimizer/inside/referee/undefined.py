@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..values.elements import plain
-from ..values.rounding import in_parts, is_inexact, name_by_effect, tensors
+from ..values.operator_mode import OperatorMode
+from ..values.rounding import is_inexact, name_by_effect, tensors
 
 CONVERTED = "a float was converted to an integer type that cannot hold it"
 OVERWRITTEN = "several values were written to one place"
@@ -33,28 +33,20 @@ def conversion(dtype: torch.dtype, choice: int) -> int:
     return (limits.max, limits.min, 0, 1)[choice]
 
 
-class Undefined(TorchDispatchMode):
+class Undefined(OperatorMode):
     """Detects undefined results in an eager run, and replaces them by the alternative of this ``choice``, unless it is None.
 
     ``seen`` describes the undefined operations that were found.
     """
-
-    supports_higher_order_operators = True
 
     def __init__(self, choice: int | None = None) -> None:
         super().__init__()
         self._choice = choice
         self.seen: dict[str, None] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():  # calls made here are not the program's
-            return self._watch(func, args, kwargs or {})
-
-    def _watch(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
-        if (whole := in_parts(self, func, args, kwargs)) is not NotImplemented:
-            return whole
         name, written = name_by_effect(func, args, kwargs), None
         with contextlib.suppress(IndexError, RuntimeError, TypeError):  # not analysable: taken as defined
             written = self._written(name, args, kwargs)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 # Operators that pass on given values: they move, select or compare, and never round. Views are recognised by their schema.
@@ -196,27 +194,6 @@ def _argument(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     names = [argument.name for argument in func._schema.arguments]
     position = names.index(name) if name in names else len(args)
     return args[position] if position < len(args) else kwargs.get(name)
-
-
-def in_parts(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """The result of a composite operator, whose parts the mode sees; NotImplemented for an operator that has none.
-
-    Autograd takes composite operators apart, but not in inference mode, nor on tensors that were made there: they reach a mode whole.
-    """
-    if not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
-        return NotImplemented
-    if not (torch.is_inference_mode_enabled() or any(one.is_inference() for one in tensors((args, kwargs)))):
-        return NotImplemented
-    with mode:
-        return func.decompose(*args, **kwargs)
-
-
-@functools.cache
-def _is_composite(func: torch._ops.OpOverload) -> bool:
-    name = func.name()  # one of TorchScript's, such as prim::device, has no kernel, and may not be asked for one
-    return torch._C._dispatch_has_kernel(name) and torch._C._dispatch_has_kernel_for_dispatch_key(
-        name, "CompositeImplicitAutograd"
-    )
 
 
 def call_and_see_draws(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool]:

@@ -32,7 +32,7 @@ from minimizer.inside.referee.reruns import Reruns
 from minimizer.inside.referee.verdict import Verdict
 from minimizer.inside.rulings import Ruling
 from minimizer.inside.values.boundary import Difference
-from minimizer.inside.values.rounding import in_parts, tensors
+from minimizer.inside.values.rounding import tensors
 from minimizer.inside.values.snapshot import global_state
 from minimizer.inside.wire import plain
 
@@ -1305,7 +1305,34 @@ def test_roundings_are_legal_and_faults_are_not_where_operators_reach_the_refere
 def test_an_operator_of_torchscripts_own_is_not_asked_for_its_parts() -> None:
     """Where a fake tensor is asked for its device it reaches a mode, from C++ code that no exception may leave."""
     with torch.inference_mode():
-        assert in_parts(MarkedRun(), torch.ops.prim.device.default, (torch.ones(2),), {}) is NotImplemented
+        assert MarkedRun().__torch_dispatch__(torch.ops.prim.device.default, (), (torch.ones(2),)) == torch.device("cpu")
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_roundings_are_legal_and_faults_are_not_in_nested_tensors(mode: Any) -> None:
+    """Their sizes cannot be compared with others, and what they compute they compute with tensors inside of them."""
+
+    def function(x: torch.Tensor, w: torch.Tensor, by: float = 1.0) -> tuple[torch.Tensor, ...]:
+        h = F.layer_norm(F.linear(torch.tanh(x * by), w), (8,))
+        return h * 30, h.softmax(1), h.to_padded_tensor(0.0).sum(1), h.to(torch.bfloat16)
+
+    def rounded_otherwise(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return function(x, w, 1 + 2e-7)
+
+    torch.manual_seed(0)
+    x, w = torch.nested.nested_tensor([torch.randn(n, 8) for n in (3, 5, 2)], layout=torch.jagged), torch.randn(8, 8)
+    with mode():
+        assert not judged(function, [x, w], rounded_otherwise).fault
+        for place in range(4):
+
+            def wrong(x: torch.Tensor, w: torch.Tensor, at: int = place) -> tuple[torch.Tensor, ...]:
+                values = function(x, w)
+                (values[at].values() if values[at].is_nested else values[at]).flatten()[3] += 0.02
+                return values
+
+            verdict = judged(function, [x, w], wrong)
+            assert verdict.fault
+            assert verdict.differences[0].where.startswith(f"output[{place}]")
 
 
 def _with_one_wrong(values: tuple[torch.Tensor, ...], place: int) -> tuple[torch.Tensor, ...]:
