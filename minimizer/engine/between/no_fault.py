@@ -8,11 +8,12 @@ from minimizer.engine.between import other_arithmetic
 from minimizer.engine.between.answer import Found
 from minimizer.engine.between.difference import agree_at, states_at
 from minimizer.engine.between.script_runs import ALL, ScriptRuns
-from minimizer.engine.child.exact_log import ExactLog
+from minimizer.engine.child.exact_log import Entry, ExactLog
 from minimizer.engine.child.outcome import Ending
 from minimizer.report.excused import excused
 
 ARITHMETIC, OF_BACKEND = excused("exact_arithmetic").rule, excused("exact_backend").rule
+GRADIENTS = "requires_grad"
 PRINTED = "printed text"
 """The prefix of the paths of printed text."""
 
@@ -54,21 +55,37 @@ def _lines(log: ExactLog, index: int) -> list[list[tuple[str, str]]]:
 
 
 def _is_of_backend(runs: ScriptRuns, found: Found) -> bool:
+    """Whether the backend ``eager`` alone shows what differs: an error that a call raises, or what requires gradients."""
+    changes = found.difference.changes
+    if any(change.path == "raised" for change in changes):
+        return _raises_on_eager_alone(runs, found)
+    if not all(change.fields == (GRADIENTS,) for change in changes):
+        return False
+    log = runs.log(replace(found.plan, own_backend=True))
+    own = _state_at(log, found) if log is not None else {}
+    return all(own.get(change.path, {}).get(GRADIENTS) == change.eager[GRADIENTS] for change in changes)
+
+
+def _raises_on_eager_alone(runs: ScriptRuns, found: Found) -> bool:
     """Whether a call raises an error on the backend ``eager``, and none on the script's own.
 
     Eager's kernel for an operator of the graph raises it, outside of the script's handler for it; the script's own
     backend accepts that operator, or does not get that far: comparing the graph shows what is wrong there.
     """
-    raised = next((c for c in found.difference.changes if c.path == "raised"), None)
-    if raised is None or not raised.compiled.get("value"):
+    raised = next(change for change in found.difference.changes if change.path == "raised")
+    if not raised.compiled.get("value"):
         return False
     (outcome,) = runs.ask(replace(found.plan, own_backend=True))
     if outcome.exact is None:
         return outcome.ending is not Ending.TIMEOUT
-    look = found.difference.look
-    states = (state for at, state in outcome.exact.states() if at.moment == look.moment)
-    own = dict(next(states, {})).get("raised", raised.eager)
+    own = _state_at(outcome.exact, found).get("raised", raised.eager)
     return own == raised.eager or "of" in own
+
+
+def _state_at(log: ExactLog, found: Found) -> dict[str, Entry]:
+    """The state of another run at the moment of the difference, by path; empty if it does not get there."""
+    moment = found.difference.look.moment
+    return dict(next((state for look, state in log.states() if look.moment == moment), {}))
 
 
 def _is_other_arithmetic(runs: ScriptRuns, found: Found) -> bool:

@@ -356,6 +356,43 @@ def test_an_error_of_the_backend_eager_alone_is_left_to_the_graphs_and_hides_no_
     assert found is not None and (found.call, found.difference.first.path) == (3, "raised")
 
 
+REVERSED = """
+import torch
+torch._dynamo.config.compiled_autograd = True
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+torch.manual_seed(0)
+first, second = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+@torch.compile
+def learn(x):
+    y = first(x)
+    loss = second(y).sum() + second(Reversed.apply(y)).square().sum()
+    loss.backward()
+    return loss.detach()
+for _ in range(2):
+    learn(torch.ones(5, 3))
+"""
+"""Gradients that require gradients themselves, as compiled autograd leaves them where the backend is eager, and only there."""
+
+
+@pytest.mark.quality("exact runs")
+@pytest.mark.needs_excuse("exact_backend")
+@pytest.mark.fault_behind("exact_backend")
+def test_gradients_that_require_gradients_are_no_fault_where_the_scripts_own_backend_leaves_none(
+    child: Executor, home: Path
+) -> None:
+    answer = compared(child, home, REVERSED)
+    assert answer.found is None
+    assert {one.rule for one in answer.excused} == {"exact_backend"}
+    found = compared(child, home, REVERSED.replace("@torch.compile", '@torch.compile(backend="eager")')).found
+    assert found is not None and found.difference.first.fields == ("requires_grad",)
+
+
 MOVED = """
 import torch
 torch._dynamo.config.reorderable_logging_functions.add(print)

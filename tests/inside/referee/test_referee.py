@@ -1305,7 +1305,9 @@ def test_roundings_are_legal_and_faults_are_not_where_operators_reach_the_refere
 def test_an_operator_of_torchscripts_own_is_not_asked_for_its_parts() -> None:
     """Where a fake tensor is asked for its device it reaches a mode, from C++ code that no exception may leave."""
     with torch.inference_mode():
-        assert MarkedRun().__torch_dispatch__(torch.ops.prim.device.default, (), (torch.ones(2),)) == torch.device("cpu")
+        assert MarkedRun().__torch_dispatch__(torch.ops.prim.device.default, (), (torch.ones(2),)) == torch.device(
+            "cpu"
+        )
 
 
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
