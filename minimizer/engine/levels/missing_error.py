@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from minimizer.engine.between.showing import CANNOT_RUN, guarded
 from minimizer.engine.budget.clock import suppressing_end_of_time
-from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
+from minimizer.engine.budget.patience import WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.diagnose.ladder import PASSES, cheaper_than, rung, rungs, stage_of
@@ -30,7 +29,6 @@ from minimizer.engine.reduce.python import Source as Script
 from minimizer.engine.reduce.python.rerun import has_ended_itself
 from minimizer.engine.survey.cases import message_of
 from minimizer.engine.user_script.bundle import bundle
-from minimizer.engine.verify.reserve import to_verify
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.model import Failure, Reproducibility
 from minimizer.vocabulary import Kind, Step
@@ -85,10 +83,8 @@ class MissingErrorLevel(TextLevel):
         )
         fault = self._announced(target, error, raised_at, known)
         reduced, fault = self._reduce(script, fault)
-        clock = self._journal.clock
-        with clock.undisturbed(WRITE_SECONDS):
-            reserve = clock.reserving(partial(to_verify, clock.pace, KIND), BLAME_SHARE)
-            with suppressing_end_of_time(), reserve, self._journal.step(Step.BLAME):
+        with self._journal.clock.undisturbed(WRITE_SECONDS):
+            with self._until_verification(KIND), self._journal.step(Step.BLAME):
                 fault = self._journal.blame(self._blamed(reduced, error, raised_at, fault))
             with self._journal.step(Step.EMIT):
                 repro = self._written(_ended(reduced.text, error), ", actual ", fault)

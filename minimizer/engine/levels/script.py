@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from minimizer.engine.budget.clock import suppressing_end_of_time
-from minimizer.engine.budget.patience import BLAME_SHARE, WRITE_SECONDS
+from minimizer.engine.budget.patience import WRITE_SECONDS
 from minimizer.engine.child.executor import Executor
 from minimizer.engine.child.outcome import Ending, ExceptionInfo, Outcome
 from minimizer.engine.child.stacks import readable
@@ -41,7 +40,6 @@ from minimizer.engine.survey.cases import Settled, message_of, signal_name
 from minimizer.engine.survey.dispute import names_clock
 from minimizer.engine.user_script.bundle import Bundle, bundle
 from minimizer.engine.verify.clean_process_oracle import last_that_fails
-from minimizer.engine.verify.reserve import to_verify
 from minimizer.report.culprit import Culprit, Source
 from minimizer.report.model import Failure, HistoryStep, Mechanism, Reproducibility
 from minimizer.vocabulary import Kind, Reason, Stage, Step
@@ -141,15 +139,6 @@ class PythonLevel(TextLevel):
                 self._journal.blame(fault)
             with self._journal.step(Step.EMIT):
                 return Draft(self._emit(reduced.text, target, fault), fault, patient=patient).keep(self._journal)
-
-    @contextmanager
-    def _until_verification(self, kind: Kind) -> Iterator[None]:
-        """Reserve inside what the clean runs need; what is not known when the time ends stays unknown, since a verified
-        repro is worth more.
-        """
-        clock = self._journal.clock
-        with suppressing_end_of_time(), clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
-            yield
 
     def _read(self) -> str:
         if self._made is not None:

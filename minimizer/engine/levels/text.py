@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from minimizer.engine.budget.clock import suppressing_end_of_time
+from minimizer.engine.budget.patience import BLAME_SHARE
 from minimizer.engine.child.outcome import ExceptionInfo
 from minimizer.engine.emit import Repro
 from minimizer.engine.emit.script_idioms import of_text
@@ -18,7 +21,7 @@ from minimizer.engine.reduce.python.reducer import Pass
 from minimizer.engine.reduce.python.seeds import seeded
 from minimizer.engine.reduce.words import said
 from minimizer.engine.user_script.bundle import Bundle
-from minimizer.engine.verify.reserve import to_finish
+from minimizer.engine.verify.reserve import to_finish, to_verify
 from minimizer.report.model import HistoryStep, Reduction
 from minimizer.vocabulary import Kind, Step
 
@@ -63,6 +66,15 @@ class TextLevel:
         """Reduce a script by the passes of this level."""
         watch = self._journal.watch
         return reduce_script(script, check=check, on_step=record, jobs=self._jobs, further=self.further, watch=watch)
+
+    @contextmanager
+    def _until_verification(self, kind: Kind) -> Iterator[None]:
+        """Reserve inside what the clean runs need; what is not known when the time ends stays unknown, since a verified
+        repro is worth more.
+        """
+        clock = self._journal.clock
+        with suppressing_end_of_time(), clock.reserving(partial(to_verify, clock.pace, kind), BLAME_SHARE):
+            yield
 
     def _written(self, text: str, evidence: str, fault: Fault) -> Repro:
         """The repro of this fault that consists of this text, with ``evidence`` as its message when it exits with 1."""
