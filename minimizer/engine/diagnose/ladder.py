@@ -64,11 +64,12 @@ def rung_below(own: str | None, failing: str | None) -> str | None:
     return names[above - 1] if above else None
 
 
-def stage_of(ladder: Sequence[tuple[str, Stage]], fails: Sequence[bool | None]) -> Stage:
+def stage_of(ladder: Sequence[tuple[str, Stage]], judged: Sequence[Rung]) -> Stage:
     """The stage of the first rung that fails; unknown if none does, or if the rung below it could not be judged.
 
-    ``fails``: whether each rung fails, from the lowest on; None for one that could not be judged.
+    ``judged``: the results of the ladder's rungs, from the lowest on.
     """
+    fails = [one.fails for one in judged]
     if True not in fails:
         return Stage.UNKNOWN
     first = fails.index(True)
@@ -103,7 +104,7 @@ def climb(program: Program, oracle: Oracle) -> tuple[Stage, list[Rung], Measured
         rung(name, PASSES if outcome.ending is healthy else outcome.ending, outcome, kinds, fails=one)
         for (name, _), outcome, one in zip(ladder, outcomes, fails, strict=True)
     ]
-    return stage_of(ladder, fails), shown, measured
+    return stage_of(ladder, shown), shown, measured
 
 
 def cheapest(program: Program, oracle: Oracle) -> str | None:

@@ -125,19 +125,18 @@ class MissingErrorLevel(TextLevel):
 
     def _blamed(self, reduced: Script, error: ExceptionInfo, raised_at: Source | None, fault: Fault) -> Fault:
         rerun, ladder = self._rerun, rungs(backend_of(reduced.text))
-        fails: list[bool | None] = []
         shown = []
         for name, _ in ladder:
             signature, outcome = rerun.failure(reduced.text, None if name == ladder[-1][0] else name)
             is_lacking = _ends_well(outcome)
             raises = signature is not None and signature.exception_type == error.root_type
-            fails.append(True if is_lacking else False if raises else None)
+            fails = True if is_lacking else False if raises else None
             word = KIND if is_lacking else PASSES if raises else outcome.ending
-            shown.append(rung(name, word, outcome, {KIND}, fails=fails[-1]))
+            shown.append(rung(name, word, outcome, {KIND}, fails=fails))
         seen = rerun.observed(reduced.text)
         culprit = Culprit(ops=operators_in(seen.ops), source=raised_at)
         known = replace(fault, culprits=(culprit,), ladder=tuple(shown), reduction=fault.reduced.counted(seen.calls))
-        return known.stating(stage=stage_of(ladder, fails))
+        return known.stating(stage=stage_of(ladder, shown))
 
 
 def _ends_well(compiled: Outcome) -> bool:

@@ -275,19 +275,18 @@ class PythonLevel(TextLevel):
         in_part = Culprit(what=together(script.tree, []), source=self._raised_at)
         yield (fault := replace(fault, culprits=(in_part,), ladder=()))
         breaks, raised, ladder = False, None, rungs(backend_of(text))
-        fails: list[bool | None] = []
         for name, _ in ladder:
             signature, outcome = self._rerun.failure(text, backend=None if name == ladder[-1][0] else name)
             breaks = breaks or bool(outcome.graph_breaks)
             word = PASSES if outcome.ending is Ending.SAME else signature.kind if signature else outcome.ending
-            fails.append(True if signature is not None else False if outcome.ending is Ending.SAME else None)
-            reached = rung(name, word, outcome, {target.kind}, fails=fails[-1])
+            fails = True if signature is not None else False if outcome.ending is Ending.SAME else None
+            reached = rung(name, word, outcome, {target.kind}, fails=fails)
             yield (fault := replace(fault, ladder=(*fault.ladder, reached)))
             if signature is not None:
                 raised = self._own_line(outcome.exception)
                 break
         known = self._made.stage if self._made is not None else None
-        yield (fault := fault.stating(stage=known or stage_of(ladder, fails)))
+        yield (fault := fault.stating(stage=known or stage_of(ladder, fault.ladder)))
         seen = self._rerun.observed(text)
         if self._made is None:
             unusual = [*seen.unusual, *(["a graph break"] if breaks else [])]
