@@ -1310,6 +1310,16 @@ def test_an_operator_of_torchscripts_own_is_not_asked_for_its_parts() -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("activation", [F.silu, F.mish])
+def test_a_gradient_for_which_a_backend_has_its_own_kernel_is_judged_by_it(activation: Any, dtype: torch.dtype) -> None:
+    """Its operator is a composite one as well, whose parts round more often: what runs them is not steady beside eager."""
+    torch.manual_seed(0)
+    x = torch.randn(64, dtype=dtype, requires_grad=True)
+    assert not judged_gradients(activation, [x], lambda x: activation(x.float()).to(dtype)).fault
+    assert judged_gradients(activation, [x], lambda x: activation(x) + (x - x.detach())).fault
+
+
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 def test_roundings_are_legal_and_faults_are_not_in_nested_tensors(mode: Any) -> None:
     """Their sizes cannot be compared with others, and what they compute they compute with tensors inside of them."""
