@@ -111,7 +111,7 @@ def disable_call(text: str, line: int, operators: Sequence[str]) -> Pasted | Non
 def _call_meant(tree: ast.Module, names: Mapping[str, str], line: int, operators: set[str]) -> ast.Call | None:
     """The only call on a line by the name of an operator, else the only one of torch; None if there is no such one."""
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or n.lineno)]
-    calls = [call for call in calls if not full_name(call.func, names).startswith("torch.compile")]
+    calls = [call for call in calls if _may_run_in_eager(call, names)]
     for meant in (
         [call for call in calls if _bare(full_name(call.func, names)) in operators],
         [call for call in calls if _is_of_torch(call, names)],
@@ -119,6 +119,22 @@ def _call_meant(tree: ast.Module, names: Mapping[str, str], line: int, operators
         if meant:
             return meant[0] if len(meant) == 1 else None
     return None
+
+
+def _may_run_in_eager(call: ast.Call, names: Mapping[str, str]) -> bool:
+    """Whether it calls a function, or a method of what may be a tensor: no class, nothing that changes the state of torch."""
+    name = full_name(call.func, names)
+    if (
+        name.startswith(("torch.compile", "torch.manual_seed", "torch.no_grad"))
+        or name.rpartition(".")[2][:1].isupper()
+    ):
+        return False
+    if _is_of_torch(call, names) or isinstance(call.func, ast.Name):
+        return True
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    return not isinstance(receiver, ast.Constant) and not (
+        isinstance(receiver, ast.Name) and (receiver.id in names or receiver.id == "self")
+    )
 
 
 def _is_of_torch(call: ast.Call, names: Mapping[str, str]) -> bool:

@@ -102,6 +102,9 @@ def test_one_call_runs_in_eager(before: str, operator: str, after: str) -> None:
         "y = torch.roll(torch.roll(x, 1), 2)",
         "y = torch.sin(x) + torch.cos(x)",
         "g = torch.compile(f)",
+        "y = torch.nn.GELU()(x)",  # a class, all of whose instances would run in eager
+        "y = self.roll(x)",
+        "torch.manual_seed(0)",
     ],
 )
 def test_no_call_runs_in_eager_where_it_is_not_clear_which(line: str) -> None:
