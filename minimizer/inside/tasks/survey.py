@@ -164,10 +164,8 @@ class Survey:
             return
         self._line.doing = "compare"
         try:
-            with (
-                self._coverage.comparing.timed(),
-                contextlib.suppress(Exception),
-            ):  # an error of ours must not reach the script
+            # An error of ours must not reach the script.
+            with self._coverage.comparing.timed(), contextlib.suppress(Exception):
                 # In a ``finally`` the script may have failed already; in a handler it may have handled anything.
                 self._comparer.check_gradients(functools.partial(is_among, raised=sys.exc_info()[1]))
         finally:

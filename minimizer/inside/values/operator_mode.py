@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.nested._internal.nested_tensor import NestedTensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+
+from .rounding import tensors
 
 DEVICES = ("cpu", "cuda")
 """Types of devices whose names are those of their dispatch keys."""
@@ -19,8 +20,8 @@ class OperatorMode(TorchDispatchMode):
     """Passes each operator of a run to `called`, and calls made there are not the program's.
 
     A composite operator that has no kernel for its tensors comes by its parts: autograd takes it apart, but not in inference mode,
-    nor where a subclass computes with the tensors that it holds. An operator on nested tensors comes as what they do with the tensors inside of them, whose
-    sizes can be compared and whose values lie in storages.
+    nor where a subclass computes with the tensors that it holds. An operator on nested tensors comes as what they do with the
+    tensors inside of them, whose sizes can be compared and whose values lie in storages.
     """
 
     supports_higher_order_operators = True
@@ -29,7 +30,7 @@ class OperatorMode(TorchDispatchMode):
         if NestedTensor in types:
             return NotImplemented
         with torch._C.DisableTorchFunction():
-            if isinstance(func, torch._ops.OpOverload) and _runs_in_parts(func, _backends((args, kwargs))):
+            if isinstance(func, torch._ops.OpOverload) and _runs_in_parts(func, args, kwargs):
                 with self:
                     return func.decompose(*args, **kwargs or {})
             return self.called(func, args, kwargs or {})
@@ -39,20 +40,21 @@ class OperatorMode(TorchDispatchMode):
         """The result of an operator, called here; ``func`` is an ``OpOverload`` that has a kernel, or a higher-order operator."""
 
 
-def _backends(values: Any) -> frozenset[str]:
-    """The dispatch keys of the backends that the tensors among these values have kernels of."""
-    found = [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
-    kinds = ("", "NestedTensor") if any(value.is_nested for value in found) else ("",)
-    return frozenset(
-        f"{kind}{value.device.type.upper()}" for value in found for kind in kinds if value.device.type in DEVICES
-    )
+def _runs_in_parts(func: torch._ops.OpOverload, args: Any, kwargs: Any) -> bool:
+    """Whether the dispatcher takes the operator apart: eager runs the kernel of a backend that has one, which may round less often."""
+    if not _is_composite(func):  # most are not: their arguments are not looked through
+        return False
+    found = tensors((args, kwargs))
+    kinds = ("", "NestedTensor") if any(tensor.is_nested for tensor in found) else ("",)
+    devices = {tensor.device.type for tensor in found}.intersection(DEVICES)
+    return not any(_has_kernel_for(func, f"{kind}{device.upper()}") for device in devices for kind in kinds)
 
 
 @functools.cache
-def _runs_in_parts(func: torch._ops.OpOverload, backends: frozenset[str]) -> bool:
-    """Whether the dispatcher takes the operator apart: eager runs the kernel of a backend that has one, which may round less often."""
-    name = func.name()  # one of TorchScript's, such as prim::device, has no kernel, and may not be asked for one
-    has_kernel_for = torch._C._dispatch_has_kernel_for_dispatch_key
-    if not torch._C._dispatch_has_kernel(name) or not has_kernel_for(name, "CompositeImplicitAutograd"):
-        return False
-    return not any(has_kernel_for(name, backend) for backend in backends)
+def _is_composite(func: torch._ops.OpOverload) -> bool:
+    # One of TorchScript's, such as prim::device, has no kernel, and may not be asked for one.
+    return torch._C._dispatch_has_kernel(func.name()) and _has_kernel_for(func, "CompositeImplicitAutograd")
+
+
+def _has_kernel_for(func: torch._ops.OpOverload, key: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
