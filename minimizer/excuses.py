@@ -279,7 +279,7 @@ _STATE = (
     ),
     Excuse(
         "exact_backend", "state",
-        "What a call does on Dynamo's backend `eager` only, and not on the script's own, is left to the comparison of its graphs: an error that it raises, gradients that require gradients",
+        "What a call does on Dynamo's backend `eager` only, and not on the script's own, is left to the comparison of its graphs: an error that it raises, which tensors require gradients",
         "eager refuses an operator that the script's own backend takes, and its handler was left behind when the graph was recorded",
     ),
     Excuse(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from minimizer.engine.user_script.statements import span
+from minimizer.engine.user_script.statements import span, text_at
 from minimizer.engine.user_script.syntax import full_name, imported
 
 KEYWORDS = {"fullgraph", "dynamic", "backend", "mode", "options", "disable"}
@@ -34,13 +34,13 @@ def each_block(text: str, tree: ast.Module, paths: Sequence[str], called: Sequen
     if before.strip():  # shares its line
         return None
     name = _free_name(tree)
-    values = ((one.arg, text[slice(*span(text, one.value))]) for one in call.keywords)
+    values = ((one.arg, text_at(text, one.value)) for one in call.keywords)
     given = ", ".join(f"{keyword}={value}" if keyword else f"**{value}" for keyword, value in values)
     loops = [
         line for path in paths for line in (f"for {name} in {module}{_steps(path)}:", f"    {name}.compile({given})")
     ]
     loops += [f"{module}{_steps(path)}.compile({given})" for path in called]
-    first = [f"{module} = {text[slice(*span(text, call.args[0]))]}"] if binds else []
+    first = [f"{module} = {text_at(text, call.args[0])}"] if binds else []
     return text[:begin] + f"\n{before}".join([*first, *loops]) + text[end:]
 
 

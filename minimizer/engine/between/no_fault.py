@@ -13,7 +13,7 @@ from minimizer.engine.child.outcome import Ending
 from minimizer.report.excused import excused
 
 ARITHMETIC, OF_BACKEND = excused("exact_arithmetic").rule, excused("exact_backend").rule
-GRADIENTS = "requires_grad"
+REQUIRES_GRAD = "requires_grad"
 PRINTED = "printed text"
 """The prefix of the paths of printed text."""
 
@@ -55,15 +55,15 @@ def _lines(log: ExactLog, index: int) -> list[list[tuple[str, str]]]:
 
 
 def _is_of_backend(runs: ScriptRuns, found: Found) -> bool:
-    """Whether the backend ``eager`` alone shows what differs: an error that a call raises, or what requires gradients."""
+    """Whether the backend ``eager`` alone shows what differs: an error that a call raises, or which tensors require gradients."""
     changes = found.difference.changes
     if any(change.path == "raised" for change in changes):
         return _raises_on_eager_alone(runs, found)
-    if not all(change.fields == (GRADIENTS,) for change in changes):
+    if not all(change.fields == (REQUIRES_GRAD,) for change in changes):
         return False
     log = runs.log(replace(found.plan, own_backend=True))
     own = _state_at(log, found) if log is not None else {}
-    return all(own.get(change.path, {}).get(GRADIENTS) == change.eager[GRADIENTS] for change in changes)
+    return all(own.get(change.path, {}).get(REQUIRES_GRAD) == change.eager[REQUIRES_GRAD] for change in changes)
 
 
 def _raises_on_eager_alone(runs: ScriptRuns, found: Found) -> bool:

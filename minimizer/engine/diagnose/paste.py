@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 
-from minimizer.engine.user_script.statements import first_line, lines_of, span
+from minimizer.engine.user_script.statements import first_line, lines_of, span, text_at, with_text
 from minimizer.engine.user_script.syntax import full_name, imported
 
 
@@ -95,17 +95,23 @@ def disable_call(text: str, line: int, operators: Sequence[str]) -> Pasted | Non
     """
     tree = ast.parse(text)
     names = imported(tree)
-    meant = _call_meant(tree, names, line, {_bare(operator) for operator in operators}) if "torch" in names else None
+    meant = (
+        _call_meant(tree, names, line, {_bare(operator) for operator in operators})
+        if names.get("torch") == "torch"
+        else None
+    )
     if meant is None:
         return None
-    begin, end = span(text, meant)
-    function, rest = text[begin : span(text, meant.func)[1]], text[span(text, meant.func)[1] : end]
+    called, function = text_at(text, meant), text_at(text, meant.func)
+    if not called.startswith(function):  # in parentheses
+        return None
+    rest = called.removeprefix(function)
     if isinstance(meant.func, ast.Attribute) and not _is_of_torch(meant, names):
-        tensor = text[slice(*span(text, meant.func.value))]
+        tensor = text_at(text, meant.func.value)
         function = f"torch.Tensor.{meant.func.attr}"
         rest = rest.replace("(", f"({tensor}, " if meant.args or meant.keywords else f"({tensor}", 1)
     code = f"torch.compiler.disable({function}){rest}"
-    return Pasted(text[:begin] + code + text[end:], code, f"in line {line}: {quoted(text, line)}")
+    return Pasted(with_text(text, meant, code), code, f"in line {line}: {quoted(text, line)}")
 
 
 def _call_meant(tree: ast.Module, names: Mapping[str, str], line: int, operators: set[str]) -> ast.Call | None:

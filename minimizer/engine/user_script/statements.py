@@ -35,6 +35,12 @@ def span(script: str, node: ast.expr | ast.stmt) -> tuple[int, int]:
     return begin, end
 
 
+def text_at(script: str, node: ast.expr | ast.stmt) -> str:
+    """The text of a node, as it stands in the script."""
+    begin, end = span(script, node)
+    return script[begin:end]
+
+
 def with_text(script: str, node: ast.expr | ast.stmt, text: str) -> str:
     """The script with other text in place of a node."""
     begin, end = span(script, node)

@@ -107,6 +107,30 @@ def test_a_difference_that_the_compiler_may_have_written_is_no_fault() -> None:
     assert answer.ended == f"call 1 (line 9) on: {UNCONFIRMED}"
 
 
+class OnOwnBackend(Runs):
+    """Sees a tensor that requires gradients on the backend eager, and ``own`` on the script's own backend."""
+
+    def __init__(self, own: str) -> None:
+        super().__init__(lambda _: self._tensor("False"), lambda _: self._tensor("True"))
+        self._own = own
+
+    def _run(self, request: ExactRequest) -> Outcome:
+        if not request.own_backend:
+            return super()._run(request)
+        return Outcome(ending=Ending.SAME, exact=self._looks(self._tensor(self._own), 1))
+
+    def _tensor(self, requires_grad: str) -> State:
+        return {"weight.grad": {"type": "Tensor", "requires_grad": requires_grad}}
+
+
+@pytest.mark.fault_behind("exact_backend")
+@pytest.mark.parametrize("own", ["True", "False"])
+def test_which_tensors_require_gradients_is_a_fault_where_the_scripts_own_backend_shows_it_too(own: str) -> None:
+    answer = compared(OnOwnBackend(own))
+    assert (answer.found is not None) == (own == "True")
+    assert ("exact_backend" in {one.rule for one in answer.excused}) == (own == "False")
+
+
 class Traced(Runs):
     """Sees something else where AOTAutograd traces the graphs: at most in the first of these runs, or never comes to its end there."""
 

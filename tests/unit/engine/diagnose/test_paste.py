@@ -104,6 +104,7 @@ def test_one_call_runs_in_eager(before: str, operator: str, after: str) -> None:
         "g = torch.compile(f)",
         "y = torch.nn.GELU()(x)",  # a class, all of whose instances would run in eager
         "y = self.roll(x)",
+        "y = (x.roll)(1)",
         "torch.manual_seed(0)",
     ],
 )
